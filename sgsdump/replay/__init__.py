@@ -1,1 +1,1 @@
-"""Recorded operators computed again from their own recorded inputs, each judged alone."""
+"""Replay: recorded operators are computed again from their own recorded inputs and judged one by one."""

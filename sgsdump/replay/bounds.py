@@ -1,8 +1,8 @@
-"""How far an operator's result may be from the exact one: the table of bounds, whose sources docs/check.md has.
+"""Error bounds of operators: how far a result may be from the exact one; docs/check.md has the sources.
 
-The error of an element is at most ``roundings * u * |r| + units * v * m``: r is the exact result (by float64), u the
-unit roundoff of the result's type, v that of the type that sums are kept in (float32 for the narrow types), m the sum
-of the absolute values of the terms that make the element. A sum of n terms adds ``terms(n)`` to ``units``.
+The error of an element is at most ``roundings * u * |r| + units * v * m``. r is the exact result (in float64) and u the
+unit roundoff of the result's type. v is the unit roundoff of the type of the sums (float32 for narrow types). m is the
+sum of the absolute values of the terms of the element. A sum of n terms adds ``terms(n)`` to ``units``.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Literal
 import ml_dtypes
 import numpy as np
 
-# exact: the result is one of the inputs' values, or the nearest of its type to one; "result": m is |r|; "terms": m is
-# the operator on absolute values; "formula": of ``formulas.py``, which gives m itself.
+# exact: the result is an input value or the nearest value of its type; "result": m is |r|; "terms": m is the
+# operator on absolute values; "formula": ``formulas.py`` defines m.
 Magnitude = Literal["exact", "result", "terms", "formula"]
-OF_FLOAT32 = 2.0**-24  # its unit roundoff
+OF_FLOAT32 = 2.0**-24  # unit roundoff of float32
 _CONFIDENCE = 8.0
 SLACK = 1.01  # m is computed in float32
-NARROW_RANGE = 1e-30  # a smallest normal number above it belongs to a type whose exponents are fewer than float32's
+NARROW_RANGE = 1e-30  # a larger smallest normal number belongs to a type with a smaller exponent range than float32's
 
 
 @dataclass(frozen=True)
 class Bound:
-    """``length`` names how the number of terms of a sum is found (``torch_operators.py``); "" for no sum."""
+    """A bound; ``length`` names the rule for the number of terms (``torch_operators.py``), "" if there is no sum."""
 
     magnitude: Magnitude
     roundings: float = 1.0
@@ -36,7 +36,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class FloatType:
-    """u  the unit roundoff; the largest finite value; the smallest normal and subnormal values; its digits, in bits."""
+    """A float type: unit roundoff u, largest finite value, smallest normal and subnormal values, digits in bits."""
 
     u: float
     largest: float
@@ -46,12 +46,12 @@ class FloatType:
 
     @property
     def flushed(self) -> float:
-        """What is lost where a processor takes subnormal numbers for zero, as bfloat16 products do on x86."""
+        """The loss where a processor flushes subnormal numbers to zero, as bfloat16 products do on x86."""
         return self.normal if self.normal < NARROW_RANGE else self.subnormal
 
 
 def float_type(dtype: np.dtype) -> FloatType:
-    """Of a float type of numpy or ml_dtypes; of a complex one, that of its parts."""
+    """Return the description of a float type of numpy or ml_dtypes; for a complex type, that of its parts."""
     if dtype.kind == "c":
         dtype = np.dtype(f"f{dtype.itemsize // 2}")
     info = ml_dtypes.finfo(dtype)
@@ -62,13 +62,16 @@ def float_type(dtype: np.dtype) -> FloatType:
 
 
 def accumulation(kind: FloatType) -> float:
-    """The unit roundoff of the type in which an operator with such a result keeps its sums."""
+    """Return the unit roundoff of the type in which an operator with such a result accumulates sums."""
     return min(kind.u, OF_FLOAT32)
 
 
 def terms(count: int) -> float:
-    """The factor of a sum of so many terms: n of the classic bound (Higham 2002, (3.5)), but not more than the
-    probabilistic one (Higham and Mary 2019, theorem 3.1: lambda * sqrt(n)), lambda being 8."""
+    """Return the error factor of a sum of ``count`` terms.
+
+    It is n of the classic bound (Higham 2002, (3.5)), but at most lambda * sqrt(n) of the probabilistic bound (Higham
+    and Mary 2019, theorem 3.1) with lambda = 8.
+    """
     return min(float(count), _CONFIDENCE * math.sqrt(count)) + 2.0
 
 
@@ -150,7 +153,7 @@ RANDOM = frozenset(
     " uniform random exponential geometric cauchy log_normal poisson rrelu_with_noise _fused_dropout"
     " alpha_dropout feature_dropout".split()
 )
-# They read what lies in memory around a tensor, or give memory that nothing was written to.
+# These read memory around a tensor, or return memory that was never written.
 OF_MEMORY = frozenset(
     "as_strided set resize resize_as empty empty_like empty_strided new_empty new_empty_strided _local_scalar_dense"
     " _reshape_alias".split()

@@ -1,7 +1,7 @@
-"""Every operator of a run judged alone: computed again from what was recorded of its inputs and arguments.
+"""Judge every operator of a run on its own: compute it again from its recorded inputs and arguments.
 
-An operator's error is its own then, in one run and without another one to compare with. What cannot be judged is
-listed, with the reason.
+An operator's error is then its own, without a second run to compare with. Operators that cannot be judged are listed
+with the reason.
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ from sgsdump.replay.bounds import COLLECTIVE, OF_MEMORY, RANDOM, TORCH, float_ty
 from sgsdump.replay.judgement import Judgement, Reference, equal, judge
 from sgsdump.tensors.dtypes import is_complex, is_float
 
-_BFLOAT16_INF = 0x7F80  # its bits
+_BFLOAT16_INF = 0x7F80  # bit pattern
 _ODD = ("NaN", "Infinity")  # as JSON writes them
-# Why an operator is not judged.
+# Reasons for not judging an operator.
 Why = Literal["random", "collective", "custom", "memory", "no bound", "no values", "not recorded", "refused"]
-# What an operator made of finite inputs: an infinity where the exact result is beyond its type is an overflow.
+# Result from finite inputs: "overflow" is an infinity where the exact result exceeds the type.
 Odd = Literal["", "NaN", "Inf", "overflow"]
 
 
 @dataclass(frozen=True)
 class Place:
-    """An operator: its number in the dump, the name of its first output, its type, the module it runs in, and the line
-    of the program that calls it."""
+    """An operator: number in the dump, name of its first output, type, module, and the program line that calls it."""
 
     op_index: int
     name: str
@@ -43,7 +42,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Judged:
-    """An output of an operator. odd: what it made of finite inputs that is not finite."""
+    """A judged output of an operator; ``odd``: the kind of non-finite value made from finite inputs, or ""."""
 
     place: Place
     slot: int
@@ -54,7 +53,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Unjudged:
-    """``detail`` says more of ``why``, in the words of the library that refused."""
+    """An operator without a judgement; ``detail`` has the words of the library that refused."""
 
     place: Place
     why: Why
@@ -63,7 +62,7 @@ class Unjudged:
 
 @dataclass(frozen=True)
 class Check:
-    """The outputs that were judged, and the operators that were not, both in the order in which they ran."""
+    """The outputs that were judged, and the operators that were not, both in execution order."""
 
     judged: tuple[Judged, ...] = ()
     unjudged: tuple[Unjudged, ...] = ()
@@ -74,7 +73,7 @@ class Check:
 
     @property
     def operators(self) -> int:
-        """How many operators were judged."""
+        """The number of operators judged."""
         return len({judged.place.op_index for judged in self.judged})
 
     def first_odd(self, *kinds: Odd) -> Judged | None:
@@ -82,14 +81,14 @@ class Check:
 
 
 def is_of_another_tool(check: Check) -> bool:
-    """Whether nothing was judged, for no operator is of a library that is known here."""
+    """Return whether nothing was judged because no operator belongs to a known library."""
     return not check.judged and all(unjudged.why == "custom" for unjudged in check.unjudged)
 
 
 def check(dump: Dump, network: Mapping[int, Operator] | None = None, only: Sequence[int] | None = None) -> Check:
-    """Judge the operators of a torch program's run; of those with a number in ``only``, where it is given.
+    """Judge the operators of a torch program's run, or those with a number in ``only``.
 
-    Raises MissingExtra without torch, ValuesError and FileChanged when a file is gone.
+    Raises MissingExtra without torch, ValuesError and FileChanged if a file is missing.
     """
     judged: list[Judged] = []
     unjudged: list[Unjudged] = []
@@ -102,7 +101,7 @@ def check(dump: Dump, network: Mapping[int, Operator] | None = None, only: Seque
 
 
 def each(dump: Dump, network: Mapping[int, Operator], only: Sequence[int] | None = None) -> Iterator[Judged | Unjudged]:
-    """The same one after another, as they ran."""
+    """Yield the judgements one by one, in execution order."""
     records: defaultdict[int, list[Record]] = defaultdict(list)
     for record in dump.records:
         records[record.op_index].append(record)
@@ -113,12 +112,12 @@ def each(dump: Dump, network: Mapping[int, Operator], only: Sequence[int] | None
 
 
 def has_odd_argument(operator: Operator | None) -> bool:
-    """Whether an argument is infinite or NaN, as a mask's fill is: what is made of it is asked for."""
+    """Return whether an argument is infinite or NaN, such as a mask's fill value, so that odd results are intended."""
     return operator is not None and any(word in value for value in operator.arguments.values() for word in _ODD)
 
 
 def is_recorded(network: Mapping[int, Operator]) -> bool:
-    """Whether a run has operators whose form was recorded, so that they can be computed again."""
+    """Return whether the operators of a run were recorded with their form, so that they can be computed again."""
     return any(operator.call is not None for operator in network.values())
 
 
@@ -158,7 +157,7 @@ def _of_operator(index: int, operator: Operator, records: Sequence[Record]) -> I
 def judged_outputs(
     place: Place, outputs: Sequence[Record], found: Sequence[list[Reference] | None], reads: Collection[np.ndarray]
 ) -> Iterator[Judged | Unjudged]:
-    """The outputs of an operator that was computed again from what it ``reads``."""
+    """Yield the judgement of each output of an operator that was computed again from its inputs ``reads``."""
     for record, references in zip(outputs, found):
         if references is None:
             continue
@@ -208,7 +207,7 @@ def _finite(values: np.ndarray) -> bool:
 
 
 def _odd(values: np.ndarray, reference: Reference) -> Odd:
-    """What of an output that was made of finite inputs is not finite."""
+    """Return the kind of non-finite value in an output; "" if there is none."""
     if _finite(values):
         return ""
     flat = values.reshape(-1)

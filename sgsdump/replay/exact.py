@@ -1,11 +1,11 @@
-"""The exact values of a run: every operator computed again in float64 from what the operators before it made.
+"""The exact values of a run: every operator computed again in float64 from the results of the operators before it.
 
-``check.py`` judges one operator from its recorded inputs. Here no rounding is passed on, so two programs that compute
-the same give the same values to about 1e-15, in whatever types, order and memory they compute. Memory is shared as in
-the program: a view stays a view, and what writes into memory is seen by all that read it.
+``check.py`` judges one operator from its recorded inputs. Here no rounding propagates. Two programs with the same
+function therefore give the same values to about 1e-15, whatever types, order and memory they use. Memory is shared as
+in the program: a view stays a view, and all readers see what is written into memory.
 
-A value that cannot be computed again is taken as it was recorded. It carries the rounding of its run, and so does all
-that is made from it (``ExactRun.loose``). Weights, whole numbers and random numbers carry none.
+A value that cannot be computed again is taken as recorded. It carries the rounding of its run, and so do all values
+computed from it (``ExactRun.loose``). Weights, integers and random numbers carry none.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from sgsdump.replay.torch_operators import NotReplayed
 if TYPE_CHECKING:
     import torch
 
-MOST = 1 << 25  # elements that the operators of a run make
-MOST_WORK = 1 << 34  # products of two elements
+MOST = 1 << 25  # limit for the elements that the operators of a run make
+MOST_WORK = 1 << 34  # limit for the products of two elements
 _GIVING_MEMORY = frozenset("empty empty_like empty_strided new_empty new_empty_strided".split())
 _DROPOUT = frozenset("native_dropout dropout _fused_dropout alpha_dropout feature_dropout".split())
 _RESHAPING = frozenset("view _unsafe_view reshape".split())
@@ -40,10 +40,10 @@ _BY_WINDOWS = frozenset("convolution _convolution mkldnn_convolution conv1d conv
 class ExactRun:
     """The values of a run by their number.
 
-    values   float64 tensors (whole numbers and truth values in their own type), each as it was when it was made.
+    values   float64 tensors (integers and booleans in their own type), each as it was when made.
     loose    values that carry the rounding of the run.
-    outside  values that no operator of the run made, in the order in which they were read first.
-    refused  the kinds of operators that could not be computed again, with the reason.
+    outside  values that no operator of the run made, in the order in which they were first read.
+    refused  kinds of operators that could not be computed again, with the reason.
     """
 
     values: dict[Hashable, torch.Tensor] = field(default_factory=dict)
@@ -83,23 +83,28 @@ def exact_run(
     dump, network
         The run, with the values of its tensors and the form of its operators.
     outside
-        Values by number that stand for those that no operator of the run made. Others are taken as recorded, and
-        carry rounding. None: all are taken as recorded, and carry none.
+        Values by number that replace those that no operator of the run made. Others are taken as recorded and carry
+        rounding. None: all are taken as recorded and carry none.
     loose
         The numbers in ``outside`` that carry rounding.
+
+    Returns
+    -------
+    ExactRun
+        The values by number.
 
     Raises
     ------
     MissingExtra
-        Without torch.
+        If torch is not installed.
     FileChanged
-        If a file is gone.
+        If a file is missing or changed.
     """
     return _Replay(dump, network, outside, loose).run()
 
 
 class _Replay:
-    """``living``: the tensors as they are now, by number; ``memories``: those of one memory, by its address."""
+    """The state of a run: current tensors by number (``living``), and tensors by memory address (``memories``)."""
 
     def __init__(
         self, dump: Dump, network: Network, outside: Mapping[Hashable, torch.Tensor] | None, loose: Iterable[Hashable]
@@ -146,12 +151,12 @@ class _Replay:
     def _computed(
         self, operator: Operator, reads: Sequence[torch.Tensor], outputs: Sequence[Record]
     ) -> Sequence[torch.Tensor | None]:
-        """Return what an operator gives; None for an output that has no formula. Raises NotReplayed."""
+        """Return the results of an operator; None for an output without a formula. Raises NotReplayed."""
         name = torch_operators.plain_name(operator.kind)
         if name in _GIVING_MEMORY:
             return [self._torch.zeros(record.tensor.shape or (), dtype=_dtype(record)) for record in outputs]
         if name in RANDOM or name in OF_MEMORY or operator.kind.partition(".")[0] in COLLECTIVE:
-            raise NotReplayed("its result does not follow from what it reads")
+            raise NotReplayed("its result does not depend on its inputs alone")
         if operator.call is None or len(operator.call.inputs) != len(reads):
             raise NotReplayed("its form was not recorded")
         arguments = {key: json.loads(text) for key, text in operator.arguments.items()}
@@ -162,7 +167,7 @@ class _Replay:
             results = self._results(call, function, values)
         except NotReplayed:
             raise
-        except Exception as error:  # torch raises all kinds for arguments that do not fit
+        except Exception as error:  # torch raises all kinds of errors for arguments that do not fit
             if call.name not in FORMULAS:
                 raise NotReplayed(type(error).__name__) from None
             made = FORMULAS[call.name]({**values, "narrow": 0.0})
@@ -180,7 +185,7 @@ class _Replay:
         if call.name == "_to_copy":
             source = values["self"]
             return [source.to(torch_operators.wide_type(call.outputs[0]), copy=True)]  # type: ignore[attr-defined]
-        if call.name in _RESHAPING:  # memory may lie in another order than in the program
+        if call.name in _RESHAPING:  # memory may be laid out differently than in the program
             return [values["self"].reshape(values["size"] if "size" in values else values["shape"])]  # type: ignore[attr-defined]
         return torch_operators.outputs_of(function, values, in_place=True)
 
@@ -211,7 +216,7 @@ class _Replay:
         return tensor
 
     def _in_memory(self, parts: Sequence[Hashable], record: Record) -> torch.Tensor | None:
-        """Return the tensor into whose memory these parts were written; of several the one most like the record."""
+        """Return the tensor into whose memory these parts were written; of several, the one most like the record."""
         addresses = {self._address(self._living[part]) for part in parts if part in self._living}
         shape = tuple(record.tensor.shape or ())
         alike = [tensor for address in addresses for tensor in self._memories[address] if tuple(tensor.shape) == shape]
@@ -232,14 +237,14 @@ class _Replay:
 
 
 class _Unread:
-    """Stands for a recorded output of which only the type and the size are asked for."""
+    """A placeholder for a recorded output of which only type and size are needed."""
 
     def __init__(self, record: Record):
         self.dtype, self.size = record.tensor.dtype, math.prod(record.tensor.shape or ())
 
 
 def _draws(operator: Operator) -> bool:
-    """Return whether an operator gives random numbers themselves."""
+    """Return whether an operator returns the random numbers themselves."""
     name = torch_operators.plain_name(operator.kind)
     return name in RANDOM and name not in _DROPOUT
 
@@ -249,9 +254,9 @@ def _dtype(record: Record) -> torch.dtype:
 
 
 def _tensor(record: Record) -> tuple[torch.Tensor, bool]:
-    """Return the recorded values and whether they are known: zeros stand for a file that cannot be read.
+    """Return the recorded values and whether they are known: zeros replace a file that cannot be read.
 
-    Memory to which nothing had been written is zeros too, and known: it is written before it counts.
+    Memory that was not written yet is also zeros, and known: it is written before it counts.
     """
     torch = torch_operators.library()
     try:

@@ -1,10 +1,9 @@
-"""Which operators made NaN or Inf of finite inputs, in the dump of any tool: by values or by statistics, without
-computing anything again.
+"""Find operators that made NaN or Inf from finite inputs, in a dump of any tool, from values or statistics.
 
-An operator is looked at where all it reads is known: its inputs have values, or statistics of which the least and the
-largest tell. An argument that is infinite or NaN (a mask's fill) is no finite input, and an operator that reads no
-tensor makes what it makes of nothing. What runs backward (``exp_backward``) reads what its forward operator read and
-made, too. Of a module in which an operator was found only the operator is named.
+Nothing is computed again. An operator is examined if all of its inputs are known: by values, or by statistics with
+minimum and maximum. An infinite or NaN argument (a mask's fill value) is not a finite input. An operator without tensor
+inputs is skipped. A backward operator (``exp_backward``) also reads the inputs and outputs of its forward operator. If
+an operator inside a module is found, the module is not named too.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ NAN, INF = "NaN", "Inf"
 
 @dataclass(frozen=True)
 class Made:
-    """``what``, "NaN" or "Inf", that an operator made of finite inputs; ``source``: the line that called it, or ""."""
+    """A NaN or Inf (``what``) that an operator made from finite inputs; ``source``: the calling line, or ""."""
 
     place: Place
     output: str
@@ -38,8 +37,13 @@ class Made:
 
 @dataclass(frozen=True)
 class Finiteness:
-    """``made``, in the order in which they ran; how many operators were looked at, and of how many too little is
-    known. ``came_in``: the first input that is not finite while nothing before it was: no dumped operator made it."""
+    """The result of the search.
+
+    made       in execution order.
+    looked_at  number of operators examined.
+    unknown    number of operators with too little data.
+    came_in    the first non-finite input before which everything was finite: no dumped operator made it.
+    """
 
     made: tuple[Made, ...] = ()
     looked_at: int = 0
@@ -51,7 +55,7 @@ class Finiteness:
 
 
 def finiteness(dump: Dump) -> Finiteness:
-    """Of every operator of a dump. Raises FileChanged when a file has changed."""
+    """Examine every operator of a dump. Raises FileChanged if a file has changed."""
     network = dump.network()
     records: defaultdict[int, list[Record]] = defaultdict(list)
     for record in dump.records:
@@ -90,7 +94,7 @@ def finiteness(dump: Dump) -> Finiteness:
 def _odd(
     index: int, operator: Operator | None, records: Sequence[Record], words: Sequence[str | None]
 ) -> Iterator[Made]:
-    """Those of an operator's records that are not finite."""
+    """Yield the records of an operator that are not finite."""
     kind, module, source = records[0].op_type, "", ""
     if operator is not None:
         kind, module, source = operator.kind or kind, operator.module, operator.source
@@ -100,7 +104,7 @@ def _odd(
 
 
 def _is_around(found: Made, network: Mapping[int, Operator], made: Sequence[Made]) -> bool:
-    """Whether an operator is a module in which one that was found runs."""
+    """Return whether an operator is a module around an operator that was found already."""
     operator = network.get(found.place.op_index)
     if operator is None or not operator.is_module:
         return False
@@ -109,7 +113,7 @@ def _is_around(found: Made, network: Mapping[int, Operator], made: Sequence[Made
 
 
 def _odd_of(record: Record) -> str | None:
-    """ "NaN" or "Inf" where a tensor has one, "" where it has none, None where that is not known."""
+    """Return "NaN" or "Inf" if a tensor has one, "" if not, None if unknown."""
     tensor = record.tensor
     if not (is_float(tensor.info.dtype) or is_complex(tensor.info.dtype)) or 0 in (tensor.info.shape or ()):
         return ""

@@ -1,7 +1,7 @@
-"""Torch operators whose bound follows from their own formula: exact results, and the magnitude of errors.
+"""Formulas of torch operators with their own error bounds: exact results, and the magnitude of errors.
 
-Each function takes an operator's arguments by name (tensors float64) and gives, for each output, the result and the
-magnitude m of ``bounds.py``. Sources: docs/check.md.
+Each function takes an operator's arguments by name (tensors in float64) and returns, for each output, the result and
+the magnitude m of ``bounds.py``. Sources: docs/check.md.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Arguments = Mapping[str, Any]
-# An output that is not judged: None; a result without a magnitude of its own: its own size.
+# None: an output that is not judged; a magnitude of None: the size of the result.
 Outputs = list["tuple[Tensor, Tensor | None] | None"]
-OF_A_FUNCTION = 4.0  # units of the last place that exp, log and their like may be off in float32
+OF_A_FUNCTION = 4.0  # units in the last place that exp, log and similar functions may be off in float32
 _RECIPROCAL_ROOT = 4.0
 
 
 def _softmax(of: Arguments) -> Outputs:
-    """exp(x - max) / sum: the error of the difference becomes one of the factor, that of the sum is n long. Along an
-    axis that is not the last one a kernel keeps exp(x - max) in the type of the values."""
+    """Return exp(x - max) / sum.
+
+    The error of the difference becomes an error of the factor; the sum has n terms. Along an axis other than the last,
+    a kernel keeps exp(x - max) in the type of the values.
+    """
     x, dim = of["self"], of["dim"]
     below, count = _below_largest(x, dim)
     result = below.exp() if not x.numel() else below.softmax(dim)
@@ -40,7 +43,7 @@ def _log_softmax(of: Arguments) -> Outputs:
         + 2 * OF_A_FUNCTION
         + (below.softmax(dim) * below.abs().nan_to_num(posinf=0.0)).sum(dim, keepdim=True)
     )
-    # a kernel may keep the largest value and the logarithm, as one, in the type of the values
+    # a kernel may keep the sum of the largest value and the logarithm in the type of the values
     shift = sums.log().abs() + (x.abs().amax(dim, keepdim=True) if x.numel() and x.ndim else x.abs())
     return [(below - sums.log(), of_log + (1 + of["narrow"]) * shift + 2 * below.abs() + x.abs())]
 
@@ -56,7 +59,7 @@ def _logsumexp(of: Arguments) -> Outputs:
     result = x.logsumexp(dim, of.get("keepdim", False))
     largest = x.abs().amax(dim, result.ndim == x.ndim)
     units = terms(_reduced(x, dim)) + 2 * OF_A_FUNCTION + largest
-    return [(result, result.abs() + units + of["narrow"] * (2 + largest))]  # of operators of the values' own type
+    return [(result, result.abs() + units + of["narrow"] * (2 + largest))]  # some kernels use the values' own type
 
 
 def _layer_norm(of: Arguments) -> Outputs:
@@ -82,7 +85,7 @@ def _group_norm(of: Arguments) -> Outputs:
     weight, bias = of.get("weight"), of.get("bias")
     if weight is not None:
         magnitude = magnitude * weight.abs().reshape(by_channel)
-        # computed as x * (root * weight) + (bias - mean * root * weight), which adds what cancels
+        # computed as x * (root * weight) + (bias - mean * root * weight), which adds terms that cancel
         result = result * weight.reshape(by_channel)
     if bias is not None:
         result, magnitude = result + bias.reshape(by_channel), magnitude + 4 * bias.abs().reshape(by_channel)
@@ -106,7 +109,7 @@ def _normalised(x: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, T
 
 
 def _of_root(x: Tensor, mean: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """The relative error of 1 / sqrt(var + eps), in units: a sum of squares, after a mean that is a little off."""
+    """Return the relative error of 1 / sqrt(var + eps) in units: a sum of squares, with a slightly inexact mean."""
     variance = x.var(axes, unbiased=False, keepdim=True)
     away = (1 + mean.square() / variance.clamp_min(1e-300)).clamp_max(1e12)
     return terms(_reduced(x, axes)) * away.sqrt() + _RECIPROCAL_ROOT
@@ -213,7 +216,7 @@ def _gelu(of: Arguments) -> Outputs:
 
     x, how = of["self"], of.get("approximate", "none")
     result = torch.nn.functional.gelu(x, approximate=how)
-    # x / 2 * (1 + erf(...)): of a negative x the terms cancel
+    # x / 2 * (1 + erf(...)): for negative x the terms cancel
     return [(result, 4 * (x.abs().nan_to_num(posinf=0.0) if how == "none" else x.abs().nan_to_num(posinf=0.0) * 2))]
 
 
@@ -265,7 +268,7 @@ def _bicubic(of: Arguments) -> Outputs:
 
 
 def _interpolated(of: Arguments, mode: str) -> Outputs:
-    """The place between pixels is a float32 too, and off by its own rounding: by a share of what lies side by side."""
+    """Interpolate. The position between pixels is a rounded float32 too, so the error is a share of the neighbours."""
     import torch
 
     x, size = of["self"], of.get("output_size")
@@ -288,7 +291,7 @@ def _gives(x: Tensor, scales: Sequence[float], size: Sequence[int] | None) -> bo
 
 
 def _attention(of: Arguments) -> Outputs:
-    """softmax(q k^T * scale + mask) v. A kernel may keep the shares in the type of the values (``narrow``)."""
+    """Return softmax(q k^T * scale + mask) v; a kernel may keep the shares in the type of the values (``narrow``)."""
     import torch
 
     q, k, v = of["query"], of["key"], of["value"]
@@ -306,7 +309,7 @@ def _attention(of: Arguments) -> Outputs:
         scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
     shares = scores.softmax(-1)
     off = terms(q.shape[-1]) * sizes + 4 * (scores - scores.amax(-1, keepdim=True)).abs().nan_to_num(posinf=0.0)
-    # what one score is off counts in its own share and in the sum
+    # the error of a score counts in its own share and in the sum
     off = (shares * off).nan_to_num() + shares * (shares * off).nan_to_num().sum(-1, keepdim=True)
     narrow = of["narrow"]
     off = off + shares * (terms(k.shape[-2]) + 32 + 3 * narrow)

@@ -1,6 +1,6 @@
-"""A recorded result compared with the exact one, element by element, in units of the last place of its type.
+"""Judgement: compare a recorded result with the exact one, element by element, in units in the last place.
 
-By numpy, in chunks: the result may be large. Source of the sums: ``bounds.py``.
+Uses numpy in chunks, because the result may be large. ``bounds.py`` has the source of the sums.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from sgsdump.replay.bounds import OF_FLOAT32, SLACK, FloatType, accumulation, fl
 from sgsdump.tensors.dtypes import is_complex, is_float
 
 CHUNK = 1 << 18
-_NEAR = 1 + 2.0**-10  # of a bound: a float64 that was rounded twice on its way
+_NEAR = 1 + 2.0**-10  # margin of a bound for a float64 that was rounded twice
 _NEAR_ONE = 1 + 2.0**-30
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """The exact values of one output, float64 or complex128 (integers and truth values as they are).
+    """The exact values of one output, float64 or complex128 (integers and booleans unchanged).
 
-    magnitude  of each element, times the units of the bound (``bounds.py``); None: the values' own size.
-    units      the factor of the magnitude; roundings: of the result in its own type, 0 for "nearest or equal".
+    magnitude  of each element, for the units of the bound (``bounds.py``); None: the values' own size.
+    units      factor of the magnitude.
+    roundings  of the result in its own type; 0 for "nearest or equal".
     """
 
     values: np.ndarray
@@ -35,10 +36,14 @@ class Reference:
 
 @dataclass(frozen=True)
 class Judgement:
-    """outside   how many of ``count`` elements are outside their bound.
-    index     the flat index of the element that is furthest outside, or nearest to its bound; -1 for none.
-    value     there, with the exact ``reference``; error and bound in units of the last place of the larger of the two
-              (infinite where one alone is NaN or infinite); of whole numbers, in ones.
+    """The judgement of one output.
+
+    outside    number of ``count`` elements outside their bound.
+    index      flat index of the element furthest outside, or nearest to its bound; -1 for none.
+    value      value there; ``reference``: the exact one.
+    error      in units in the last place of the larger of the two; infinite if only one is NaN or infinite. For
+               integers, the difference.
+    bound      in the same units.
     """
 
     count: int
@@ -56,7 +61,7 @@ class Judgement:
 
 
 def judge(output: np.ndarray, references: Sequence[Reference]) -> Judgement:
-    """``output`` as it was recorded; an element is within where it is so of one of the ``references``."""
+    """Judge a recorded ``output``; an element is within bounds if it is for one of the ``references``."""
     if any(output.size != reference.values.size for reference in references):
         raise ValueError("another number of elements")
     flat = output.reshape(-1)
@@ -75,7 +80,7 @@ def judge(output: np.ndarray, references: Sequence[Reference]) -> Judgement:
 
 
 def equal(output: np.ndarray) -> Judgement:
-    """Of an ``output`` that is the exact one, bit by bit."""
+    """Return the judgement of an ``output`` that equals the exact one bit by bit."""
     if not output.size:
         return Judgement(0)
     value = float(np.real(output.reshape(-1)[0]))
@@ -85,7 +90,7 @@ def equal(output: np.ndarray) -> Judgement:
 def _errors(
     values: np.ndarray, reference: Reference, part: slice, kind: FloatType
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The error of each element and its bound, and the exact values."""
+    """Return the error and the bound of each element, and the exact values."""
     complex_values = is_complex(values.dtype) or reference.values.dtype.kind == "c"
     wide = np.complex128 if complex_values else np.float64
     with np.errstate(all="ignore"):
@@ -101,7 +106,7 @@ def _errors(
             magnitude = size if reference.magnitude is None else reference.magnitude.reshape(-1)[part]
             bound = max(reference.roundings, 1.0) * (kind.u * size * _NEAR + kind.flushed)
             bound = bound + reference.units * accumulation(kind) * SLACK * magnitude
-            if kind.u < OF_FLOAT32:  # the reference is no more precise
+            if kind.u < OF_FLOAT32:  # the reference is not more precise
                 bound = 2 * bound
             bound = np.where(np.isnan(exact), 0.0, np.where(np.isnan(bound), np.inf, bound))
         same = (np.isnan(given) & np.isnan(exact)) | (given == exact)
@@ -140,7 +145,7 @@ def _worst(
 
 
 def _last_place(size: float, kind: FloatType) -> float:
-    """The unit of the last place of a type, at a number of this size."""
+    """Return the unit in the last place of a type for a number of this size."""
     if not 0 < size < math.inf:
         return kind.subnormal if size == 0 else 1.0
     return max(2.0 ** (math.floor(math.log2(min(size, kind.largest))) + 1 - kind.digits), kind.subnormal)

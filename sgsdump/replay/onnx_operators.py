@@ -1,7 +1,7 @@
-"""The nodes of an ONNX model's run judged alone, by onnx's own reference evaluator.
+"""Judge the nodes of an ONNX model's run one by one, with onnx's own reference evaluator.
 
-Each node gets what was recorded of its inputs (tensors of the run, feeds and weights), floats widened to float64; the
-bounds are those of ``bounds.py``.
+Each node gets its recorded inputs (tensors of the run, feeds and weights), with floats widened to float64.
+``bounds.py`` has the bounds.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ RANDOM = frozenset(
 _CUSTOM, _STANDARD = "custom", ("", "ai.onnx")
 _ADDING = {"Sub": "Add"}
 _COUNTING = ("Reshape", "Expand", "Tile", "Pad", "ConstantOfShape", "Range", "OneHot")
-_MOST_OF_RECORDED = 1 << 28  # elements that a node may make by arguments that were recorded
+_MOST_OF_RECORDED = 1 << 28  # limit for the elements of a node whose size depends on recorded arguments
 
 
 def check_nodes(model: ModelProto, values: Mapping[str, np.ndarray], records: Sequence[Record]) -> Check:
-    """Judge the nodes whose outputs are among ``records``. ``values`` are the run's feeds, by name."""
+    """Judge the nodes whose outputs are among ``records``; ``values`` are the run's feeds by name."""
     from onnx import numpy_helper
 
     known = {**{t.name: numpy_helper.to_array(t) for t in model.graph.initializer if _is_inside(t)}, **values}
@@ -76,7 +76,7 @@ def _of_node(
         return
     try:
         found = _references(node, bound, inputs, opsets, outputs)  # type: ignore[arg-type]
-    except Exception as error:  # the evaluator raises all kinds
+    except Exception as error:  # the evaluator raises all kinds of errors
         text = str(error).splitlines()[0][:200] if str(error) else ""
         yield Unjudged(place, "refused", f"{type(error).__name__}: {text}")
         return
@@ -137,7 +137,7 @@ def _run(
 
 
 def _widen(cast: NodeProto) -> None:
-    """A cast to a float type, to float64."""
+    """Change a cast to a float type into one to float64."""
     from onnx import TensorProto
 
     floats = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -147,7 +147,7 @@ def _widen(cast: NodeProto) -> None:
 
 
 def _length(how: str, inputs: Mapping[str, np.ndarray], node: NodeProto, result: np.ndarray) -> int:
-    """The number of terms of a sum."""
+    """Return the number of terms of a sum."""
     shapes = [inputs[name].shape for name in node.input if name]
     if how == "product":
         transposed = any(attribute.name == "transA" and attribute.i for attribute in node.attribute)

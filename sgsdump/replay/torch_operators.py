@@ -1,7 +1,7 @@
-"""One of torch's own operators computed again in float64 from what was recorded of it.
+"""Replay of torch's own operators: compute one again in float64 from its recorded inputs.
 
-The operator is looked up by its recorded name and overload among those that torch itself registered; nothing recorded
-is evaluated.
+The operator is looked up by its recorded name and overload among those that torch itself registered. Nothing recorded
+is evaluated as code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAMESPACES = ("aten",)
 _NARROW = {"bfloat16": "bfloat16", "float16": "float16"}  # torch converts them faster than numpy
 _NAME = re.compile(r"\w{1,100}")
 _VIEWS = {"bfloat16": np.uint16, "float8_e4m3fn": np.uint8, "float8_e5m2": np.uint8, "float8_e8m0fnu": np.uint8}
-# What they make is as large as their arguments say.
+# The size of their result depends on their arguments.
 SIZED = frozenset(
     "zeros ones full arange linspace eye repeat tile constant_pad_nd upsample_nearest1d upsample_nearest2d"
     " upsample_bilinear2d upsample_linear1d upsample_trilinear3d upsample_nearest3d new_zeros new_ones new_full"
@@ -34,35 +34,38 @@ SIZED = frozenset(
     " _upsample_nearest_exact2d upsample_bicubic2d im2col".split()
 )
 _WITHOUT = frozenset("device layout pin_memory memory_format non_blocking generator".split())
-# They give values of what they read, bit by bit.
+# They copy input values bit by bit.
 _MOVING = frozenset(
     "view _unsafe_view reshape _reshape_copy t transpose permute expand slice select unsqueeze squeeze split"
     " split_with_sizes unsafe_split chunk unbind unfold diagonal clone contiguous detach alias cat stack index_select"
     " gather embedding flip roll repeat movedim".split()
 )
 _BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
-# Numbers that are computed with.
+# Scalar arguments that are used in the computation.
 _SCALARS = frozenset(
     "self other exponent value alpha beta lambd negative_slope min max min_val max_val threshold".split()
 )
-# Of these the second output tells where values lie: of equal values any.
+# Their second output holds positions: of equal values, any position is right.
 _PLACES = {"max", "min", "sort", "topk", "argmax", "argmin", "median"}
 _POOLING = {"max_pool2d_with_indices", "max_pool3d_with_indices", "adaptive_max_pool2d"}
-# A transposed convolution adds what overlaps in the values' own type.
+# A transposed convolution adds overlapping values in their own type.
 _OVERLAPPING = 9
 _ADDING = {"sub": "add", "rsub": "add"}
 
 
 class NotReplayed(Exception):
-    """Why an operator cannot be computed again, or has no bound."""
+    """The reason why an operator cannot be computed again, or has no bound."""
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """kind       ``aten.addmm``; overload: of the schema, "" for the default one.
-    tensors    what it read, by argument name; of a list by name and index, ``tensors.1``.
-    arguments  those that are no tensors, by name.
-    outputs    what was recorded of its results, in order.
+    """A recorded operator.
+
+    kind       ``aten.addmm``.
+    overload   of the schema, "" for the default one.
+    tensors    inputs by argument name; of a list by name and index, ``tensors.1``.
+    arguments  other arguments by name.
+    outputs    recorded results, in order.
     """
 
     kind: str
@@ -73,7 +76,7 @@ class Call:
 
     @property
     def name(self) -> str:
-        """Without namespace and the underscore of what writes in place."""
+        """The name without namespace and without the underscore of in-place operators."""
         return plain_name(self.kind)
 
 
@@ -83,7 +86,7 @@ def plain_name(kind: str) -> str:
 
 
 def library() -> Any:
-    """torch. Raises MissingExtra."""
+    """Return torch. Raises MissingExtra."""
     try:
         import torch
     except ImportError:
@@ -92,8 +95,10 @@ def library() -> Any:
 
 
 def is_moved(call: Call) -> bool:
-    """Whether an operator that only moves values gave exactly what it read, bit by bit. False says no more than that it
-    is to be computed."""
+    """Return whether an operator that only moves values returned exact copies of its inputs.
+
+    False only means that the operator has to be computed.
+    """
     arrays = [*call.tensors.values(), *call.outputs]
     floats = {array.dtype for array in arrays if _is_float(array)}
     if call.name not in _MOVING or len(floats) != 1 or not all(_is_float(output) for output in call.outputs):
@@ -108,7 +113,7 @@ def is_moved(call: Call) -> bool:
             check_size(call, function, values)
         with torch.no_grad():
             results = outputs_of(function, values)
-    except Exception:  # it is told when the operator is computed
+    except Exception:  # the error is reported when the operator is computed
         return False
     made = [_array(result) for result in results]
     return len(made) == len(outputs) and all(map(_are_same, made, outputs))
@@ -119,7 +124,7 @@ def _are_same(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def references(call: Call, bound: Bound) -> list[list[Reference] | None]:
-    """For each recorded output what it may be compared with; None for one that is not judged. Raises NotReplayed."""
+    """Return what each recorded output may be compared with; None if it is not judged. Raises NotReplayed."""
     torch = library()
     function, values = bound_call(call)
     with torch.no_grad():
@@ -127,7 +132,7 @@ def references(call: Call, bound: Bound) -> list[list[Reference] | None]:
             return list(_all_references(call, bound, function, values))
         except NotReplayed:
             raise
-        except Exception as error:  # torch raises all kinds for arguments that do not fit
+        except Exception as error:  # torch raises all kinds of errors for arguments that do not fit
             raise NotReplayed(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from None
 
 
@@ -184,20 +189,20 @@ def _references(call: Call, bound: Bound, function: Any, values: dict[str, Any])
 
 
 def _narrow(call: Call) -> float:
-    """How much coarser than float32 the type of the inputs is; 0 where it is not."""
+    """Return how much coarser than float32 the type of the inputs is; 0 if it is not."""
     coarsest = max((float_type(array.dtype).u for array in call.tensors.values() if _is_float(array)), default=0.0)
     return coarsest / OF_FLOAT32 if coarsest > OF_FLOAT32 else 0.0
 
 
 def bound_call(call: Call, tensors: Mapping[str, torch.Tensor] | None = None) -> tuple[Any, dict[str, Any]]:
-    """Return the overload and its arguments by name: tensors of float64, what was not given as the schema has it.
+    """Return the overload and its arguments by name: tensors in float64, missing arguments with the schema's defaults.
 
     Parameters
     ----------
     call
-        The operator as it was recorded.
+        The operator as recorded.
     tensors
-        What it reads, by argument name; None is the recorded tensors.
+        Its inputs by argument name; None: the recorded tensors.
     """
     function = overload_of(call.kind, call.overload)
     tensors = {name: wide(array) for name, array in call.tensors.items()} if tensors is None else tensors
@@ -228,7 +233,7 @@ def bound_call(call: Call, tensors: Mapping[str, torch.Tensor] | None = None) ->
 
 
 def overload_of(kind: str, overload: str) -> Any:
-    """Raises NotReplayed for a name that is none of torch's own operators."""
+    """Return torch's overload. Raises NotReplayed for a name that is none of torch's own operators."""
     torch = library()
     namespace, _, name = kind.partition(".")
     if namespace not in NAMESPACES or not _NAME.fullmatch(name):
@@ -243,7 +248,7 @@ def overload_of(kind: str, overload: str) -> Any:
 
 
 def _list_of(tensors: Mapping[str, torch.Tensor], name: str) -> list[torch.Tensor | None]:
-    """A list of tensors; None where an index was left out."""
+    """Return a list of tensors; None for an index that was omitted."""
     numbered = {int(key.rpartition(".")[2]): key for key in tensors if key.startswith(f"{name}.")}
     if max(numbered) > 10_000:
         raise NotReplayed("a list of more than 10000 tensors")
@@ -262,7 +267,7 @@ def _is_float(array: np.ndarray) -> bool:
 
 
 def wide(array: np.ndarray) -> torch.Tensor:
-    """Return a copy of an array as torch's tensor, floats as float64."""
+    """Return a copy of an array as a torch tensor, floats as float64."""
     torch = library()
     if _is_float(array):
         narrow = _NARROW.get(array.dtype.name)
@@ -285,7 +290,7 @@ def as_reals(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def wide_type(result: np.ndarray) -> torch.dtype:
-    """The type to compute in for a recorded result."""
+    """Return the type to compute a recorded result in."""
     torch = library()
     if _is_float(result):
         return torch.float64
@@ -304,9 +309,9 @@ def _array(tensor: torch.Tensor) -> np.ndarray:
 
 
 def outputs_of(function: Any, values: Mapping[str, Any], in_place: bool = False) -> list[Any]:
-    """Return the tensors that an operator gives, in order; of one that writes and gives nothing, what it wrote to.
+    """Return the tensors that an operator returns, in order; if it only writes, the tensors that it wrote to.
 
-    With ``in_place`` it writes into the tensors themselves, else into copies.
+    With ``in_place`` it writes into the tensors themselves, otherwise into copies.
     """
     torch = library()
     positional, named = [], {}
@@ -344,7 +349,7 @@ def _flat(values: Sequence[Any]) -> Iterator[Any]:
 def check_size(call: Call, function: Any, values: Mapping[str, Any]) -> None:
     """Raise NotReplayed if the result would be larger than what was recorded: the arguments may be damaged."""
     recorded = sum(output.size for output in call.outputs)
-    if call.name == "arange":  # of no tensor: torch loads its compiler to answer that
+    if call.name == "arange":  # on no tensor: torch would load its compiler to answer this
         begin, end, step = (values.get(name, default) for name, default in (("start", 0), ("end", 0), ("step", 1)))
         if not step or math.ceil((end - begin) / step) != recorded:
             raise NotReplayed("its arguments do not fit its result")
@@ -358,7 +363,10 @@ def check_size(call: Call, function: Any, values: Mapping[str, Any]) -> None:
 
 
 def _with_rounded_scalars(call: Call, values: dict[str, Any]) -> dict[str, Any] | None:
-    """The arguments with each scalar as a narrow type has it, which some kernels compute with; None where it is so."""
+    """Return the arguments with each scalar rounded to a narrow type, as some kernels use them.
+
+    None if nothing changes.
+    """
     torch = library()
     narrow = [array.dtype for array in call.tensors.values() if _is_float(array) and array.dtype.itemsize < 4]
     if not narrow:
@@ -376,7 +384,7 @@ def _with_rounded_scalars(call: Call, values: dict[str, Any]) -> dict[str, Any] 
 
 
 def _with_places(call: Call, values: Mapping[str, Any], results: Sequence[Any]) -> list[Reference | None]:
-    """Values, and where they lie: of equal values any place is right, so those at the recorded one are compared."""
+    """Return values and positions; positions are compared by the values there, because equal values have several."""
     torch = library()
     found: list[Reference | None] = []
     for slot, result in enumerate(results[: len(call.outputs)]):
@@ -394,7 +402,7 @@ def _with_places(call: Call, values: Mapping[str, Any], results: Sequence[Any]) 
 
 
 def _same_place(source: Any, dim: int | None, places: Any, result: Any) -> Reference:
-    """The recorded places where they hold what the right ones do, else the right ones."""
+    """Return the recorded positions where they hold the same values as the right ones, otherwise the right ones."""
     torch = library()
     if dim is None:
         source, dim, places, result = source.reshape(-1), 0, places.reshape(1), result.reshape(1)
@@ -407,7 +415,7 @@ def _same_place(source: Any, dim: int | None, places: Any, result: Any) -> Refer
 
 
 def _length(how: str, call: Call, result: Any) -> int:
-    """The number of terms of a sum."""
+    """Return the number of terms of a sum."""
     shapes = [array.shape for array in call.tensors.values()]
     if how == "product":
         factors = [call.tensors.get(name) for name in ("mat1", "batch1", "mat", "vec1")]
@@ -425,7 +433,7 @@ def _length(how: str, call: Call, result: Any) -> int:
 
 
 def _on_sizes(call: Call, function: Any) -> Any:
-    """The operator that adds up absolute values where this one subtracts."""
+    """Return the operator that adds absolute values where this one subtracts."""
     name = call.name
     if name not in _ADDING:
         return function
@@ -435,8 +443,10 @@ def _on_sizes(call: Call, function: Any) -> Any:
 
 
 def _size(value: Any, name: str, is_wide: bool) -> Any:
-    """An argument's absolute value, of a tensor in float32 unless ``is_wide``; whole numbers that count something
-    stay."""
+    """Return an argument's absolute value, of a tensor in float32 unless ``is_wide``.
+
+    Integers that count something stay.
+    """
     torch = library()
     if isinstance(value, torch.Tensor):
         if value.dtype.is_floating_point:
@@ -450,6 +460,6 @@ def _size(value: Any, name: str, is_wide: bool) -> Any:
 
 
 def bound_of(name: str) -> Bound | None:
-    """The bound of an operator, by its name without namespace."""
+    """Return the bound of an operator by its name without namespace."""
     found = TORCH.get(name)
     return replace(found) if found is not None else None

@@ -51,9 +51,7 @@ def test_a_product_that_the_sdk_leaves_out_has_the_range_of_its_factor(shared):
 
 def test_a_softmax_that_is_read_as_something_else_is_told():
     notes = SCORE.score(GOLDEN / "sc2").notes
-    assert [note.partition(",")[0] for note in notes] == [
-        "operators that read Softmax s scale its values by 0.28"
-    ]
+    assert [note.partition(",")[0] for note in notes] == ["operators that read Softmax s scale its values by 0.28"]
     assert not SCORE.score(GOLDEN / "w_caffe").notes  # an output, which nothing reads
 
 

@@ -168,7 +168,7 @@ def plan_params(path: Path) -> list[QuantParam]:
 
     facts = read_facts(open_model(path))
     if facts is None:
-        raise ModelError(f"{path}: not a fixed model, so there is no plan. Pass fixed.sim or a model from calibrate")
+        raise ModelError(f"{path} is not a fixed model and has no plan. Pass fixed.sim or a model from calibrate")
     wide = dict.fromkeys(weights.name for weights in facts.weights.values() if weights.dtype.itemsize > 1)
     return [QuantParam(name, None, 16) for name in wide]
 
@@ -236,7 +236,7 @@ def quant_params(model: Model) -> list[QuantParam]:
     facts = read_facts(model)
     if facts is None:
         raise ModelError(
-            f"{model.path}: a float model has no quant parameters. Pass fixed.sim or a model from calibrate"
+            f"{model.path} is a float model without quant parameters. Pass fixed.sim or a model from calibrate"
         )
     ranges = facts.origin.ranges if facts.origin else {}
     params: dict[str, QuantParam] = {}

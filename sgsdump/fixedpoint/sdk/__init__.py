@@ -1,1 +1,1 @@
-"""The rules of the SDK's converter: which operators it changes, and into what."""
+"""Rules of the SDK's converter: operators that it refuses or changes, and the results."""

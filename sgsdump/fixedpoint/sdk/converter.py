@@ -1,6 +1,6 @@
-"""What SDK 1.1.5 does with a model that it should take as it is: what it refuses, and what it computes otherwise.
+"""Find what SDK 1.1.5 refuses or computes differently in a model that it should accept.
 
-``converter_rows.py`` has what was seen of each operator; here it is looked for in a model.
+``converter_rows.py`` lists the observations for each operator; this module looks for them in a model.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from sgsdump.sidecars.input_config import RAWDATA
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-MOST_IN_FULL = 2  # kinds of operators that are refused, a line each; more of them share a line
+MOST_IN_FULL = 2  # kinds of operators refused, one line each; more of them share a line
 
 
 def refusals(refused: Sequence[Refused]) -> list[str]:
-    """A sentence for each row, or one for all of them where they are many."""
+    """Return one sentence per row, or one for all of them if there are many."""
     if len(refused) <= MOST_IN_FULL:
         return [str(row) for row in refused]
     kinds = ", ".join(f"{row.what} ({listed(row.layers, 1)})" for row in refused)
     return [
-        f"{SDK} refuses {len(refused)} kinds of what is in this model: {kinds}; docs/sdk_converter.md has its words on "
-        f"each, and a newer SDK may take them"
+        f"{SDK} refuses {len(refused)} kinds of operators or settings in this model: {kinds}. See "
+        f"docs/sdk_converter.md for its messages. A newer SDK may accept them"
     ]
 
 
@@ -38,7 +38,7 @@ def refusals(refused: Sequence[Refused]) -> list[str]:
 
 
 def facts_of(proto: ModelProto) -> ConverterFacts:
-    """What the SDK refuses and changes of an ONNX model whose constants are folded, at the opset it came with."""
+    """Return what the SDK refuses and changes of an ONNX model with folded constants, at the opset of its file."""
     graph, opset = Graph(proto), opset_of(proto)
     operators = [Operator(graph, node, opset) for node in graph.nodes]
     refused: dict[tuple[str, Refusal], list[str]] = {}
@@ -68,9 +68,9 @@ def facts_of(proto: ModelProto) -> ConverterFacts:
 
 
 def caffe_facts(layers: Iterable[tuple[str, str, Any]], other_weights: Sequence[str] = ()) -> ConverterFacts:
-    """What the SDK refuses and changes of a Caffe net: the name, the type and the message of each of its layers.
+    """Return what the SDK refuses and changes of a Caffe net, from the name, type and message of each layer.
 
-    other_weights  the layers whose weights are doubles or half-precision numbers.
+    other_weights  layers whose weights are doubles or half-precision numbers.
     """
     refused: dict[tuple[str, str, str, str, str], list[str]] = {}
     changed: dict[tuple[str, str, str], list[str]] = {}
@@ -110,11 +110,11 @@ def config_facts(
     one_for_all: Sequence[str] = (),
     means_by_colour: bool = True,
 ) -> tuple[Refused, ...]:
-    """What the SDK refuses of the inputs of an input_config.ini: the name and the training format of each.
+    """Return what the SDK refuses of the inputs of an input_config.ini, from name and training format of each.
 
-    channels_last    the pictures among them whose shape is N, H, W, C.
-    one_for_all      the keys of means and std that have one value for several pictures.
-    means_by_colour  whether pictures have mean_red, mean_green and mean_blue.
+    channels_last    the images among them of shape N, H, W, C.
+    one_for_all      the keys of means and std with one value for several images.
+    means_by_colour  images have mean_red, mean_green and mean_blue.
     """
     named: dict[str, list[str]] = {}
     for name, form in formats:
@@ -132,13 +132,13 @@ def config_facts(
         if form in rows.REFUSED_FORMATS
     ]
     if channels_last:
-        what = "a picture of shape N, H, W, C: export it as N, C, H, W (tf2onnx --inputs-as-nchw)"
+        what = "an image of shape N, H, W, C: export it as N, C, H, W (tf2onnx --inputs-as-nchw)"
         refused.append(Refused(what, tuple(channels_last), *rows.CHANNELS_LAST))
     if one_for_all:
-        what = "one value for several pictures: write one for each, with a comma between"
+        what = "one value for several images: write one for each, separated by commas"
         refused.append(Refused(what, tuple(one_for_all), *rows.ONE_FOR_ALL))
     if pictures and not means_by_colour:
-        what = "an input_config.ini without mean_red, mean_green and mean_blue, for which newer ones have mean"
+        what = "an input_config.ini without mean_red, mean_green and mean_blue (only newer SDKs accept mean)"
         refused.append(Refused(what, pictures, *rows.NO_COLOURS))
     return tuple(refused)
 
@@ -146,9 +146,9 @@ def config_facts(
 def input_changes(
     facts: ConverterFacts, formats: Iterable[tuple[str, str]], grey: Sequence[str] = ()
 ) -> tuple[Changed, ...]:
-    """What the SDK changes of a model's inputs: the name and the training format of each.
+    """Return what the SDK changes of a model's inputs, from the name and training format of each.
 
-    grey  the pictures of one channel that are RGB with GRAY.
+    grey  images of one channel that are RGB with GRAY.
     """
     named = tuple(name for name, form in formats if form == rows.RAWDATA and name in facts.lone_channels)
     what, becomes, probe = rows.ONE_CHANNEL
@@ -191,7 +191,7 @@ def _what(kind: str, form: str) -> str:
 
 
 def _names(graph: Graph) -> Iterator[Refused]:
-    """What is wrong with the names of tensors, which the SDK keeps in its files of ranges and statistics."""
+    """Yield problems with tensor names, which the SDK stores in its files of ranges and statistics."""
     names = [name for node in graph.nodes for name in node.output]
     long = tuple(name[:20] + "…" for name in names if len(name) > rows.LONGEST_NAME)
     if long:

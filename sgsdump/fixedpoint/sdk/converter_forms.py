@@ -1,6 +1,6 @@
-"""What the rows of ``converter_rows.py`` ask of a node: forms that SDK 1.1.5 refuses or changes.
+"""Conditions of the rows of ``converter_rows.py`` on a node: forms that SDK 1.1.5 refuses or changes.
 
-What cannot be told (of a shape that is not known) is answered by False.
+A condition that cannot be evaluated, for instance because a shape is unknown, is False.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ IN_PLACE = ("Softmax", "Sigmoid", "Relu", "LeakyRelu", "PRelu", "Clip", "Abs", "
 
 @dataclass(frozen=True)
 class Operator:
-    """A node with what a row asks of it."""
+    """A node with the queries that rows need."""
 
     graph: Graph
     node: NodeProto
@@ -56,7 +56,7 @@ class Operator:
         return self.graph.shapes.get(self.node.input[index])
 
     def rank(self, index: int = 0) -> int:
-        """-1 where it is not known."""
+        """Return the rank of an input; -1 if unknown."""
         shape = self.shape(index)
         return -1 if shape is None else len(shape)
 
@@ -66,7 +66,7 @@ class Operator:
 
     @property
     def reads_of(self) -> set[str]:
-        """The types of the operators that read what this one makes."""
+        """The types of the operators that read this operator's outputs."""
         return {reader.op_type for name in self.node.output for reader in self.graph.consumers.get(name, ())}
 
 
@@ -91,7 +91,7 @@ def _clip(operator: Operator) -> tuple[float | None, float | None]:
 
 
 def _constant_operand(operator: Operator) -> tuple[int, tuple[int | None, ...]] | None:
-    """Index and shape of the constant beside a variable of rank 4."""
+    """Return index and shape of the constant beside a variable of rank 4."""
     for index in (0, 1):
         other = 1 - index
         if operator.is_constant(index) and operator.has(other) and not operator.is_constant(other):
@@ -109,7 +109,7 @@ def _is_per_channel(operator: Operator, shape: Sequence[int | None]) -> bool:
 
 
 def odd_broadcast(operator: Operator) -> bool:
-    """A constant that is no scalar, not one number a channel, and not of the tensor's own four axes."""
+    """Return whether a constant is neither a scalar, nor one number per channel, nor of the tensor's own four axes."""
     operand = _constant_operand(operator)
     if operand is None:
         return False
@@ -134,7 +134,7 @@ def two_variables(operator: Operator) -> bool:
 
 
 def _reduced_axes(operator: Operator) -> list[int] | None:
-    """Those of an attribute; [] where there is none."""
+    """Return the axes from the attribute, or []."""
     return operator.ints("axes") or []
 
 
@@ -174,8 +174,11 @@ def over_two(operator: Operator) -> bool:
 
 
 def sliced_along_several(operator: Operator) -> bool:
-    """A Slice that cuts an axis after the first that it lists: the simulator writes what it does not cut behind the
-    output, which of an input was seen to pass."""
+    """Return whether a Slice cuts an axis after the first one that it lists.
+
+    The simulator then writes the values that it does not cut behind the output. For a Slice of an input this was seen
+    to succeed.
+    """
     axes, before, after = operator.constant(3), operator.shape(0), operator.graph.shapes.get(operator.node.output[0])
     starts = operator.constant(1)
     if operator.opset < 10 or starts is None or starts.size < 2 or sliced_input(operator):
@@ -190,27 +193,29 @@ def sliced_input(operator: Operator) -> bool:
 
 
 def sliced_in_model_order(operator: Operator) -> bool:
-    """A Slice that the SDK takes for one of N, H, W, C, as a convolution reads it."""
+    """Return whether the SDK treats a Slice as one of N, H, W, C, as its reading convolution does."""
     readers = operator.graph.consumers.get(operator.node.output[0], ())
     brought_back = any(reader.output[0].endswith(BROUGHT_BACK) for reader in readers)
     return brought_back and operator.node.input[0] in in_model_order(operator.graph)
 
 
 def counted_from_the_end(operator: Operator) -> bool:
-    """A Slice without a step that begins before the end, or ends there and does not begin at 0: the SDK takes as many
-    values as lie before such an end."""
+    """Return whether a Slice without a step counts from the end, except from 0 to such an end.
+
+    The SDK then takes as many values as precede that end.
+    """
     return any(begin < 0 or (begin and end < 0) for begin, end in _without_step(operator))
 
 
 def ends_from_the_end(operator: Operator) -> bool:
-    """One of rows or columns, whose values lie beyond the output."""
+    """Return whether such a Slice of rows or columns has its values beyond the output."""
     axes = operator.constant(3)
     spatial = operator.rank() == 4 and axes is not None and axes.size == 1 and int(axes.reshape(-1)[0]) % 4 in (2, 3)
     return spatial and any(begin > 0 > end for begin, end in _without_step(operator))
 
 
 def _without_step(operator: Operator) -> list[tuple[int, int]]:
-    """Where a Slice of opset 10 or newer begins and ends along each axis; none where it has a step."""
+    """Return begin and end along each axis of a Slice of opset 10 or newer; [] if it has a step."""
     begins, ends, steps = (operator.constant(index) for index in (1, 2, 4))
     if operator.opset < 10 or begins is None or ends is None or (steps is not None and bool((steps != 1).any())):
         return []
@@ -223,7 +228,7 @@ def backwards(operator: Operator) -> bool:
 
 
 def _scales(operator: Operator) -> tuple[float, float] | None:
-    """Of H and W."""
+    """Return the scales of H and W."""
     before, after = operator.shape(0), operator.graph.shapes.get(operator.node.output[0])
     if before is None or after is None or len(before) != 4 or len(after) != 4:
         return None
@@ -257,8 +262,10 @@ def half_pixel(operator: Operator) -> bool:
 
 
 def _is_turned(graph: Graph, name: str) -> bool:
-    """Whether a Transpose to N, H, W, C puts a tensor out, of which not all axes are equal: the SDK has no operator for
-    it, and turns the shape of what comes next once more."""
+    """Return whether a tensor comes from a Transpose to N, H, W, C with unequal axes.
+
+    The SDK has no operator for that Transpose, and transposes the shape of the next operator once more.
+    """
     node, shape = graph.producer.get(name), graph.shapes.get(name, ())
     return (
         node is not None
@@ -273,7 +280,7 @@ def of_turned(operator: Operator) -> bool:
 
 
 def turned_back(operator: Operator) -> bool:
-    """A Transpose back from N, H, W, C to N, C, H, W after what was computed there."""
+    """Return whether a Transpose leads from N, H, W, C back to N, C, H, W after operators in between."""
     node = operator.graph.producer.get(operator.node.input[0])
     if operator.ints("perm") != [0, 3, 1, 2] or node is None or node.op_type == "Transpose":
         return False
@@ -285,8 +292,11 @@ def turned_back(operator: Operator) -> bool:
 
 
 def not_repeated(operator: Operator) -> bool:
-    """A nearest Resize other than one that repeats each pixel. At whole scales the half-pixel modes do that, rounded;
-    at other scales and the modes below they do not."""
+    """Return whether a nearest Resize does something other than repeat each pixel.
+
+    At whole scales, the half-pixel modes repeat pixels, after rounding. At other scales and in the modes below they do
+    not.
+    """
     if operator.opset < 11 or operator.text("mode", "nearest") != "nearest":
         return False
     where = operator.text("coordinate_transformation_mode", "half_pixel")
@@ -303,14 +313,14 @@ def auto_padded(operator: Operator) -> bool:
 
 
 def padded_unevenly(operator: Operator) -> bool:
-    """A Conv padded as SAME_UPPER that does not keep the size by as much padding before as after."""
+    """Return whether a Conv with SAME_UPPER has a stride or an even kernel, so that its padding is not symmetric."""
     kernel = operator.ints("kernel_shape") or (operator.shape(1) or ())[2:]
     steps = operator.ints("strides") or ()
     return auto_padded(operator) and (any(step != 1 for step in steps) or any(size and not size % 2 for size in kernel))
 
 
 def of_transpose(operator: Operator) -> bool:
-    """One of four dimensions that reads a Transpose, perhaps through what copies it or puts several together."""
+    """Return whether an operator of four dimensions reads a Transpose, possibly through copies or a Concat."""
     names = [operator.node.input[0]]
     for name in names:
         made = operator.graph.producer.get(name)
@@ -378,7 +388,7 @@ def is_wide_slope(operator: Operator) -> bool:
 
 
 def other_softmax(operator: Operator) -> bool:
-    """One that is not over what the SDK has as its innermost axis: the channels, of four dimensions; else the last."""
+    """Return whether a Softmax is not along the SDK's innermost axis: channels of four dimensions, else the last."""
     rank = operator.rank()
     if rank < 2:
         return False
@@ -408,7 +418,7 @@ def scalar_first(operator: Operator) -> bool:
     return operand is not None and operand[0] == 0 and _size(operand[1]) == 1
 
 
-# By the probe of its row: what is asked of a node, or of the message of a Caffe layer.
+# By the probe of its row, the condition on a node or on the message of a Caffe layer.
 ASKED: dict[str, Callable[[Any], bool]] = {
     "ox_clip": lambda operator: not_0_to_6(operator) and not not_from_0(operator),
     "ox_sum3": lambda operator: len(operator.node.input) != 2,

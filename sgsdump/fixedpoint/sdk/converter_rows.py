@@ -1,13 +1,13 @@
-"""What SDK 1.1.5 refuses of a model, and what it computes otherwise.
+"""Observations of SDK 1.1.5: forms of operators that it refuses or computes differently.
 
-Each row was seen: a small network with this form went through the SDK's own converter, calibrator and simulators, which
-ended with these words (``said``) or put out another function; ``probe`` names the network. The tables in
-docs/sdk_converter.md are those of this file.
+Each row was observed. A small network with this form went through the SDK's converter, calibrator and simulators, which
+ended with these words (``said``) or computed another function; ``probe`` names the network. The tables in
+docs/sdk_converter.md are generated from this file.
 
-A row is text: types, form, stage, words, probe, and the function of ``converter_forms.py`` that tells the form. If
-none is named, ``ASKED`` there has it by the probe. An indented line continues the row before.
+A row is text: types, form, stage, words, probe, and the function of ``converter_forms.py`` that detects the form. If no
+function is named, ``ASKED`` there has it under the probe. An indented line continues the row before.
 
-Stages: ``convert`` (its converter ends), ``calibrate`` (its calibrator ends), ``simulate`` (its simulator crashes).
+Stages: ``convert`` (the converter ends), ``calibrate`` (the calibrator ends), ``simulate`` (the simulator crashes).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from sgsdump.fixedpoint.sdk import converter_forms as forms
 from sgsdump.fixedpoint.sdk.converter_forms import Operator
 
-# The longest name that passes; one character more ends the calibrator.
+# The longest name that the calibrator accepts; one character more ends it.
 LONGEST_NAME = 246
 NO_TYPE = "Mace does not support onnx op type {} yet"
 _NO_CAFFE_TYPE = "Mace does not support caffe op type {} yet"
@@ -33,7 +33,7 @@ def _any(subject: Any) -> bool:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A form that the SDK refuses. ``form`` follows the operator's name; "" where every form of it is refused."""
+    """A form that the SDK refuses; ``form`` follows the operator's name, "" if every form is refused."""
 
     types: tuple[str, ...]
     form: str
@@ -48,9 +48,9 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Change:
-    """A form of which the SDK computes another function.
+    """A form for which the SDK computes another function.
 
-    followed  whether our fixed model computes it too (``sdk.semantics``); otherwise it keeps to ONNX.
+    followed  sgsdump's fixed model computes it too (``sdk.semantics``); otherwise it follows ONNX.
     """
 
     types: tuple[str, ...]
@@ -63,8 +63,11 @@ class Change:
 
 @dataclass(frozen=True)
 class LayerRefusal:
-    """A form of a Caffe layer that the SDK refuses; ``applies`` is told the layer's message. ``last``: only where no
-    layer reads its top."""
+    """A form of a Caffe layer that the SDK refuses.
+
+    applies  receives the layer's message.
+    last     only if no layer reads its top.
+    """
 
     type: str
     form: str
@@ -93,7 +96,7 @@ _KEY_ERRORS = {
     "Round": "ReplaceIndex",
     "Sqrt": "Eltwise",
 }
-# The types that a probe shows as taken, in one form at least.
+# The types that a probe shows as accepted, in at least one form.
 TAKEN = frozenset(
     "Abs Add ArgMax ArgMin AveragePool BatchNormalization Clip Concat Constant Conv ConvTranspose DepthToSpace Div "
     "Dropout Exp Flatten Gemm GlobalAveragePool GlobalMaxPool Identity LeakyRelu LogSoftmax MatMul Max MaxPool Mul "
@@ -101,7 +104,7 @@ TAKEN = frozenset(
     "SpaceToDepth Split Squeeze Sub Sum Tile Transpose Unsqueeze Upsample".split()
 )
 NEWEST_OPSET = 18
-# Words that rows share.
+# Abbreviations used in rows.
 _GROUPS = {
     "(reducing)": ("ReduceMean", "ReduceMax", "ReduceSum", "ReduceMin", "ReduceProd"),
     "(in place)": forms.IN_PLACE,
@@ -168,7 +171,7 @@ Resize | half_pixel | convert | Resize OP only support 'coordinate_transformatio
 Resize | without roi | convert | KeyError: '' | rz_linear_asym_noroi13
 Resize Upsample | of different scales for H and W | convert | Upsample OP only support same scale on H W |
     ox_resize_n_sizes | unequal
-Resize | to a smaller picture | convert | Resize OP only support UpSample case | rz_linear_asymmetric_half | smaller
+Resize | to a smaller size | convert | Resize OP only support UpSample case | rz_linear_asymmetric_half | smaller
 Resize | nearest, by a scale that is not whole | simulate | Drv_Bdma_MoveData: Assertion failed |
     rz_nearest_asymmetric_1p5 | fraction
 Upsample | with scales as an attribute (opset 8) | convert | IndexError: list index (1) out of range | rz_upsample8
@@ -232,7 +235,7 @@ Threshold |  | one whose 1 is a single step of its input's scale, nearly 0 | cf_
 
 
 def _rows(text: str, columns: int) -> Iterator[tuple[list[str], Callable[[Any], bool]]]:
-    """The columns of each row, and what tells its form."""
+    """Yield the columns of each row, and the condition of its form."""
     for line in text.replace("\n    ", " ").strip().splitlines():
         cells = [_SAID.get(cell.strip(), cell.strip()) for cell in line.split(" |")]
         *cells, name = cells if len(cells) > columns else [*cells, ""]
@@ -282,27 +285,27 @@ OTHER_WEIGHTS = (
     "ValueError: cannot reshape array of size 0",
     "hf_half",
 )
-# Training formats that its parser of input_config.ini ends with, and the probe of each.
+# Training formats that end the parser of input_config.ini, and the probe of each.
 REFUSED_FORMATS = {"GRAY": "ox_gray", "RAWDATA_F32_NHWC": "w_raw_f32"}
-# Stage, words and probe of a picture of shape N, H, W, C.
+# Stage, words and probe of an image of shape N, H, W, C.
 CHANNELS_LAST = ("calibrate", "Segmentation fault", "nhwc_rgb")
-# The same of a mean or std that several pictures share; of two pictures each needs its own.
+# The same for a mean or std that several images share; each of two images needs its own.
 ONE_FOR_ALL = ("convert", "sgs_ParserInOutConfigFile: Assertion `0' failed.", "tp_once")
-# The same of a file with `mean = R:G:B`, as newer SDKs have it, and of one without any mean.
+# The same for a file with `mean = R:G:B`, as newer SDKs have it, and for one without any mean.
 NO_COLOURS = ("convert", "sgs_ParserInOutConfigFile: Assertion `0' failed.", "cfg_mean1")
-# Of ONNX, not of Caffe: what becomes of an input that is not a picture and has one channel, where a convolution reads
-# it; and the probe. With (x, 0, 0) its ranges are those of ONNX, and the other two change nothing.
+# ONNX, not Caffe: the change of a one-channel input that is not an image and that a convolution reads; and the probe.
+# With (x, 0, 0) its ranges are those of ONNX, and the other two channels change nothing.
 RAWDATA = "RAWDATA_S16_NHWC"
 ONE_CHANNEL = (
     "an input of one channel that a convolution of ONNX reads",
-    "one of three channels, of which the network is the first: it reads H x W x 3 values, so there the preprocess file "
-    "has to give x, 0 and 0 for each x",
+    "one of three channels, of which the model uses the first: it reads H x W x 3 values, so the preprocess file must "
+    "give x, 0 and 0 for each x",
     "raw1_7x9",
 )
-# The same of a picture of one channel, of ONNX and Caffe.
+# The same for an image of one channel, in ONNX and Caffe.
 GREY_PICTURE = (
-    "a picture of one channel as RGB with GRAY",
-    "one of three channels in its calibrator and float simulator, of which the network takes the first: the preprocess "
-    "file has to give H x W x 3 values for norm=True, and H x W for norm=False",
+    "an image of one channel as RGB with GRAY",
+    "one of three channels in its calibrator and float simulator, of which the model uses the first: the preprocess "
+    "file must give H x W x 3 values for norm=True, and H x W for norm=False",
     "gx_both",
 )

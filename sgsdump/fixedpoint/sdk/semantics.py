@@ -1,17 +1,17 @@
-"""What SDK 1.1.5 computes in place of some operators of ONNX, as its fixed simulator's integers show.
+"""What SDK 1.1.5 computes in place of some ONNX operators, as its fixed simulator's integers show.
 
 AveragePool, MaxPool
-    Padding never counts; ``count_include_pad`` is left out (ap_k3p1s1 and 24 more, L1 to L5). Caffe's padding counts.
+    Padding never counts; ``count_include_pad`` is ignored (ap_k3p1s1 and 24 more, L1 to L5). Caffe's padding counts.
     With ``auto_pad`` SAME_UPPER all padding is after the input (au_mp3s1, au_ap3).
 Softmax
-    Goes over what the SDK keeps innermost, at every opset and for every axis: the channels of four dimensions, else the
-    last axis (sm_o9_a1 to sm_o13_am3, rs_3_1, rs_2_0).
+    Runs over the SDK's innermost axis, at every opset and for every axis: the channels of four dimensions, otherwise
+    the last axis (sm_o9_a1 to sm_o13_am3, rs_3_1, rs_2_0).
 Slice
-    Of several spatial axes only the one that is listed first is sliced; the output takes as many of these values as it
-    holds, in the order N, H, W, C (fs_32, sx_rev, sx_plain). The simulator writes the other values behind the output,
-    and often crashes; of an image it did not.
+    Of several spatial axes, only the one listed first is sliced. The output takes as many of these values as it holds,
+    in the order N, H, W, C (fs_32, sx_rev, sx_plain). The simulator writes the other values behind the output, and
+    often crashes; with an image it did not.
 
-Tensors of four dimensions that a Transpose, Reshape or product made, as a transformer's are, keep to ONNX.
+Four-dimensional tensors that a Transpose, Reshape or product made, as in transformers, follow ONNX.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def counts_padding(graph: Graph, node: NodeProto) -> bool:
 
 
 def explicitly_padded(graph: Graph, node: NodeProto) -> NodeProto:
-    """Return a pool with ``pads`` in place of ``auto_pad`` SAME_UPPER; the node itself where a size is not known."""
+    """Return a pool with ``pads`` in place of ``auto_pad`` SAME_UPPER; the node itself if a size is unknown."""
     from onnx import helper
 
     sizes = graph.shapes.get(node.input[0], ())[2:]
@@ -63,7 +63,7 @@ def explicitly_padded(graph: Graph, node: NodeProto) -> NodeProto:
 
 
 def _is_map(graph: Graph, name: str) -> bool:
-    """Return whether a tensor of four dimensions is N, C, H, W: of a convolution or an input, not turned since."""
+    """Return whether a four-dimensional tensor is N, C, H, W: from a convolution or an input, not transposed since."""
     if name in in_model_order(graph):
         return False
     names = [name]
@@ -78,14 +78,14 @@ def _is_map(graph: Graph, name: str) -> bool:
 
 
 class Rows(NamedTuple):
-    """What a Softmax goes over: ``axis`` of its input, which has this ``shape`` first where that is not None."""
+    """The rows of a Softmax: ``axis`` of its input, after a reshape to ``shape`` unless that is None."""
 
     axis: int
     shape: tuple[int, ...] | None = None
 
 
 def softmax_rows(graph: Graph, node: NodeProto) -> Rows:
-    """Return what the SDK's Softmax goes over; the node's own axis where the order of axes or a size is not known."""
+    """Return the rows of the SDK's Softmax; the node's own axis if the order of axes or a size is unknown."""
     source = node.input[0]
     apart = is_taken_apart(graph, node.output[0]) and source in graph.producer
     whole = graph.producer[source].input[0] if apart else source
@@ -97,7 +97,10 @@ def softmax_rows(graph: Graph, node: NodeProto) -> Rows:
 
 
 def slices_first_axis(graph: Graph, node: NodeProto) -> bool:
-    """Return whether the SDK slices only the first of a Slice's axes; a .sim file has what its converter made of it."""
+    """Return whether the SDK slices only the first of a Slice's axes.
+
+    .sim files have the converter's result already.
+    """
     shape, sliced = (graph.shapes.get(name, ()) for name in (node.input[0], node.output[0]))
     if len(node.input) < 4 or len(shape) != 4 or len(sliced) != 4 or None in (*shape[1:], *sliced[1:]):
         return False

@@ -1,10 +1,10 @@
-"""The graph that is written of a .sim file, and what moves values in it.
+"""Builder of the ONNX graph of a .sim file, with helpers that move values.
 
-A .sim keeps values as N, H, W, C. Every tensor of four dimensions becomes one of N, C, H, W here, as the rest of
-sgsdump has them, and all others stay as they are; a Reshape of what spreads over rows or columns is therefore taken
-back to N, H, W, C, and its result forth. What a builder names besides the operator's outputs ends in ``MADE``.
+A .sim file stores values as N, H, W, C. Here every four-dimensional tensor becomes N, C, H, W, as in the rest of
+sgsdump; other tensors stay as they are. A Reshape of values that extend over rows or columns is therefore computed in
+N, H, W, C and converted back. Names that a builder adds besides the operator's outputs end in ``MADE``.
 
-Shapes are computed from the inputs: those that a file declares are wrong for some operators (a Softmax behind a
+Shapes are computed from the inputs, because the declared shapes of some operators are wrong (a Softmax after a
 Transpose, a PAD, fully connected outputs).
 """
 
@@ -31,12 +31,12 @@ _MOST = 1 << 31
 
 @dataclass(eq=False)
 class Builder:
-    """A graph being written.
+    """A graph under construction.
 
-    shapes   of each tensor that is there so far, as the .sim has it (N, H, W, C).
+    shapes   of the tensors added so far, as in the .sim (N, H, W, C).
     spans    every operator with the positions of its nodes.
-    filler   the real value of the channels that an operator adds to a picture.
-    reals    of an operator's constant its real numbers, in the file's shape; None: the values of the file.
+    filler   real value of the channels that an operator adds to an image.
+    reals    real numbers of an operator's constant, in the file's shape; None: the values of the file.
     """
 
     sim: SimFile
@@ -62,7 +62,7 @@ class Builder:
         return f"{name}{MADE}{self._count}"
 
     def constant(self, name: str, values: np.ndarray) -> str:
-        """Add an initializer; one that several operators read is added once, unless it means other values to each."""
+        """Add an initializer; several readers share one, unless it means different values to them."""
         initializer = numpy_helper.from_array(np.ascontiguousarray(values), name)
         known = self.constants.setdefault(name, initializer)
         if known is not initializer and (known.raw_data, known.dims) != (initializer.raw_data, initializer.dims):
@@ -83,23 +83,23 @@ class Builder:
         return tensors
 
     def whole_numbers(self, tensor: SimTensor) -> list[int]:
-        """Return the values of a constant that says how large or where. Raises FormatError for a variable."""
+        """Return the values of a constant that is a size or position. Raises FormatError for a variable."""
         if not tensor.is_constant or tensor.dtype.kind != "i" or tensor.size > 1 << 12:
-            raise FormatError(f"has {tensor.name!r} for a parameter, which is no short constant of integers")
+            raise FormatError(f"has the parameter {tensor.name!r}, which is not a short constant of integers")
         return [int(value) for value in self.sim.values(tensor).reshape(-1)]
 
     def made(self, operator: SimOperator, slot: int = 0) -> str:
         return self.tensor(operator.outputs[slot]).name
 
     def keep_shape(self, operator: SimOperator, shape: Sequence[int]) -> None:
-        """Note the shape of an operator's first output. Raises FormatError for an impossible one."""
+        """Record the shape of an operator's first output. Raises FormatError for an impossible one."""
         self.check(operator, shape)
         self.shapes[self.made(operator)] = tuple(int(size) for size in shape)
 
     def check(self, operator: SimOperator, shape: Sequence[int]) -> None:
-        """Raise FormatError for a shape that nothing can have."""
+        """Raise FormatError for an impossible shape."""
         if any(size < 1 for size in shape) or math.prod(shape) > _MOST:
-            raise FormatError(f"has a {operator.kind} that makes {self.made(operator)!r} of shape {list(shape)}")
+            raise FormatError(f"has a {operator.kind} with output {self.made(operator)!r} of shape {list(shape)}")
 
     def shape(self, tensor: SimTensor) -> tuple[int, ...]:
         return self.shapes.get(tensor.name, tensor.shape)
@@ -112,8 +112,10 @@ class Builder:
         return shape
 
     def operand(self, operator: SimOperator, tensor: SimTensor, rank: int) -> str:
-        """Return the name of an operand beside one of ``rank`` dimensions. Constants spread along the last axis, which
-        is the second of N, C, H, W."""
+        """Return the name of an operand beside one of ``rank`` dimensions.
+
+        Constants broadcast along the last axis, which is the second of N, C, H, W.
+        """
         if not tensor.is_constant:
             return tensor.name
         values = self.real(operator, tensor)
@@ -130,13 +132,13 @@ class Builder:
         return (self.sim.values(tensor) if values is None else values).astype(np.float32)
 
     def activated(self, operator: SimOperator, number: int, name: str) -> str:
-        """Return the name that a node has to give its result so that ``finish`` can add a fused activation."""
+        """Return the name that a node must give its result so that ``finish`` can add a fused activation."""
         return self.fresh(name) if (number & 0xFF) in _ACTIVATIONS else name
 
     def as_declared(self, operator: SimOperator, source: str, shape: Sequence[int]) -> None:
-        """Bring what an operator made into the shape that the file declares, in which the SDK reads the same memory.
+        """Bring an operator's result into the declared shape, in which the SDK reads the same memory.
 
-        source  the name of the values in ``shape``; where the file declares another, not the output's own.
+        source  the name of the values in ``shape``; not the output's own if the file declares another shape.
         """
         name, declared = self.made(operator), self.declared(operator, shape)
         if source != name:
@@ -154,12 +156,12 @@ class Builder:
         return self.node("Slice", [flat, *parameters], self.fresh(source))
 
     def declared(self, operator: SimOperator, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return the shape that the file declares of an operator's output, or ``shape`` where that has fewer values."""
+        """Return the declared shape of an operator's output, or ``shape`` if that has fewer values."""
         declared = self.tensor(operator.outputs[0]).shape
         return declared if 0 < math.prod(declared) <= math.prod(shape) else tuple(shape)
 
     def before(self, operator: SimOperator, shape: Sequence[int]) -> str:
-        """Return the name for what is computed in ``shape``: the output's own where the file declares that shape."""
+        """Return the name for the result in ``shape``: the output's own if the file declares that shape."""
         name = self.made(operator)
         return name if self.declared(operator, shape) == tuple(shape) else self.fresh(name)
 
@@ -192,7 +194,7 @@ def reshaped(b: Builder, source: str, before: Sequence[int], after: Sequence[int
 
 
 def _spreads(shape: Sequence[int]) -> bool:
-    """Whether N, H, W, C and N, C, H, W order values differently."""
+    """Return whether N, H, W, C and N, C, H, W order values differently."""
     return shape[3] > 1 and shape[1] * shape[2] > 1
 
 
@@ -205,13 +207,13 @@ def transposed(b: Builder, source: str, perm: Sequence[int], name: str) -> None:
 def padded(
     b: Builder, source: str, shape: Sequence[int], numbers: Sequence[int], name: str, operator: SimOperator
 ) -> None:
-    """Write a Pad with zeros; ``numbers``: before and behind, axis after axis."""
+    """Write a Pad with zeros; ``numbers``: before and after, axis by axis."""
     begins, ends = (along(numbers[side::2], len(shape), operator) for side in (0, 1))
     b.node("Pad", [source, b.parameter(name, [*begins, *ends])], name, mode="constant")
 
 
 def along(values: Sequence[int], rank: int, operator: SimOperator) -> list[int]:
-    """One number per axis, in the order of the axes here. Raises FormatError for another count."""
+    """Return one number per axis in the order of the axes here. Raises FormatError for another count."""
     if len(values) != rank:
         raise FormatError(f"has a {operator.kind} of {rank} dimensions with {len(values)} numbers")
     return [values[axis] for axis in TO_NCHW] if rank == 4 else list(values)

@@ -1,8 +1,8 @@
-"""Read the SDK's .sim files: FlatBuffers of TensorFlow Lite's public schema with slots of the SDK's own.
+"""Reader of the SDK's .sim files: FlatBuffers of TensorFlow Lite's public schema with additional slots.
 
-Layout and origin of every statement: docs/formats/sim.md. A file is read through its vtables: slots of a table that lie
-outside of what this module names are ignored. Files are untrusted input: every offset is checked (``flatbuffer``), and
-the values of constants stay in the file until they are asked for.
+docs/formats/sim.md describes the layout and the source of every statement. A file is read through its vtables; other
+slots of a table than those named here are ignored. Files are untrusted input: every offset is checked (``flatbuffer``).
+The values of constants stay in the file until they are requested.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class SimQuant:
     """The quantisation of a tensor.
 
     low, high     calibrated range: one value, or one per channel.
-    scale         float32 steps: one, or one per channel; empty where nothing is stored as integers.
+    scale         float32 steps: one, or one per channel; empty for a tensor without integers.
     zero_point    of the first channel.
-    accumulator   of what a convolution puts out the largest and the smallest sum of products over its channels, else
-                  None.
+    accumulator   for the output of a convolution, the largest and the smallest sum of products over its channels;
+                  otherwise None.
     """
 
     low: np.ndarray
@@ -80,14 +80,15 @@ class SimQuant:
 class SimTensor:
     """A tensor of the file.
 
-    name      unlike the name of every other tensor: a number is appended where two tensors share one.
-    shape     N, H, W, C where it has four dimensions.
-    dtype     of what the file's model stores; ``planned`` the type that it is to have after calibration, None where the
-              file does not say.
+    name      unique: a number is appended if two tensors share a name.
+    shape     N, H, W, C for four dimensions.
+    dtype     type stored in the file's model.
+    planned   type after calibration, None if the file has none.
     format    layout in memory, as parse_net prints it ("RGB", "IPU_U8_NHWX" ...); "" in float models.
-    memory    begin and end in working memory in bytes; (0, 0) for what needs none.
-    place     order in which the tensor is needed (EvrId); ``flags``: 1 input, 2 output, 16 inner (ExtFlag).
-    extent    where a constant's values begin in the file, and how many bytes they are; (0, 0) for a variable.
+    memory    begin and end in working memory in bytes; (0, 0) for a tensor without.
+    place     order in which the tensor is needed (EvrId).
+    flags     1 input, 2 output, 16 inner (ExtFlag).
+    extent    position and size of a constant's values in the file in bytes; (0, 0) for a variable.
     """
 
     name: str
@@ -113,7 +114,7 @@ class SimTensor:
 
 @dataclass(frozen=True, eq=False)
 class SimOperator:
-    """An operator: ``inputs`` and ``outputs`` are positions of tensors, -1 for an input that is absent."""
+    """An operator: ``inputs`` and ``outputs`` are positions of tensors, -1 for an absent input."""
 
     kind: str
     inputs: tuple[int, ...]
@@ -121,8 +122,10 @@ class SimOperator:
     options: Table | None
 
     def option(self, slot: int, code: str = "i", default: int | float = 0) -> int | float:
-        """Return a number of the options; ``code`` as of ``struct``. The default where the slot is absent or leads
-        nowhere, as the options of a few operators do."""
+        """Return a number of the options; ``code`` as in ``struct``.
+
+        Returns the default if the slot is absent or points nowhere, as in a few operators.
+        """
         if self.options is None:
             return default
         try:
@@ -131,7 +134,7 @@ class SimOperator:
             return default
 
     def whole(self, slot: int, default: int = 0) -> int:
-        """Return a whole number of the options."""
+        """Return an integer of the options."""
         return int(self.option(slot, "i", default))
 
 
@@ -141,8 +144,8 @@ class SimFile:
 
     kind      DEBUG, FLOAT, CMODEL, FIXED or IMAGE.
     version   of the SDK that wrote the file.
-    formats   by input its format in memory and that of training; fixed models only.
-    matrices  by picture the twelve numbers (as16ConvertMartix) that the hardware makes its channels with.
+    formats   by input, its formats in memory and in training; fixed models only.
+    matrices  by image, the twelve numbers (as16ConvertMartix) with which the hardware makes its channels.
     """
 
     path: Path
@@ -166,8 +169,11 @@ class SimFile:
         return bytes(self.data[start : start + count])
 
     def values(self, tensor: SimTensor) -> np.ndarray:
-        """Return a constant in its shape, not the weights of a fixed model. Raises FormatError where the file holds
-        fewer values; bytes behind them pad the buffer. Fixed models pad the innermost axis to 16 bytes."""
+        """Return a constant in its shape; not for the weights of a fixed model.
+
+        Fixed models pad the innermost axis to 16 bytes; further bytes pad the buffer. Raises FormatError if the file
+        holds too few values.
+        """
         data, unit = self.stored(tensor), _ROW_BYTES // tensor.dtype.itemsize
         width = tensor.shape[-1] if tensor.shape else 1
         if self.kind in INTEGER_KINDS:
@@ -182,7 +188,7 @@ class SimFile:
 
 
 def description(data: Buffer) -> str:
-    """Return what a FlatBuffer of TensorFlow Lite says it is, "" for other data."""
+    """Return the description in a FlatBuffer of TensorFlow Lite; "" for other data."""
     if data[4:8] != MAGIC:
         return ""
     try:
@@ -192,25 +198,25 @@ def description(data: Buffer) -> str:
 
 
 def is_sim(data: Buffer) -> bool:
-    """Return whether data is a .sim file, known or not."""
+    """Return whether data is a .sim file, of a known or unknown layout."""
     text = description(data)
     return text in _KINDS or text.startswith(_OURS)
 
 
 def read(path: Path | str) -> SimFile:
-    """Read a .sim file. Raises ModelError for a file that is none, is damaged, or of an unknown layout."""
+    """Read a .sim file. Raises ModelError for another or a damaged file, or an unknown layout."""
     path = Path(path)
     data = mapped(path)
     try:
         return of_bytes(path, data)
     except FormatError as error:
         raise ModelError(
-            f"{path}: the .sim model {error}; is the file cut off or damaged? Copy it, or convert the model, again"
+            f"{path}: the .sim model {error}. Is the file truncated or damaged? Copy it or convert the model again"
         ) from None
 
 
 def mapped(path: Path) -> MappedFile:
-    """Return the bytes of a file. Raises ModelError for one that cannot be read."""
+    """Return the bytes of a file. Raises ModelError if it cannot be read."""
     try:
         return map_file(path)
     except FormatError as error:
@@ -218,8 +224,10 @@ def mapped(path: Path) -> MappedFile:
 
 
 def of_bytes(path: Path, data: Buffer) -> SimFile:
-    """Read the .sim model in these bytes. Raises FormatError, without the file's name, and ModelError for a layout that
-    is not known."""
+    """Read the .sim model in these bytes.
+
+    Raises FormatError (without the file's name), and ModelError for an unknown layout.
+    """
     if data[4:8] != MAGIC:
         raise ModelError(f"{path} is not a .sim file; its mark TFL3 is missing")
     model = root(data)
@@ -227,7 +235,7 @@ def of_bytes(path: Path, data: Buffer) -> SimFile:
     kind, version = _KINDS.get(text), model.number(0, "I")
     if kind is None or version != _VERSION:
         raise ModelError(
-            f"{path}: .sim layout {text[:60]!r} of version {version} is not known; sgsdump reads those of SDK 1.1.5"
+            f"{path}: unknown .sim layout {text[:60]!r} of version {version}. sgsdump reads the layouts of SDK 1.1.5"
         )
     graphs = list(model.tables(2))
     if len(graphs) != 1:
@@ -260,7 +268,7 @@ def _matrices(graph: Table) -> Iterator[tuple[int, ...]]:
     for table in graph.tables(10):
         numbers = tuple(map(int, table.numbers(0, "i2")))
         if len(numbers) != 12:
-            raise FormatError(f"has a picture's matrix of {len(numbers)} numbers, not 12")
+            raise FormatError(f"has an image matrix of {len(numbers)} numbers, not 12")
         yield numbers
 
 

@@ -1,6 +1,6 @@
-"""The offline image (.img): a header, and behind it the fixed model as a .sim file.
+"""The offline image (.img): a header, followed by the fixed model as a .sim file.
 
-Layout: docs/formats/sim.md. What follows the fixed model, the commands of the hardware, is not read.
+docs/formats/sim.md describes the layout. The hardware commands after the fixed model are not read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAGIC = b"SGSI"
 _MODEL = 0x2000
 _LENGTH, _WORKING_MEMORY, _VERSION, _VERSION_BYTES = 0x131C, 0x1320, 0x136E, 64
 _COMMANDS, _HASH, _HASH_BYTES, _PAGE, _MACS = 0x1324, 0x132C, 32, 0x1362, 0x1366
-# Where the records of inputs and of outputs begin, and their number stands.
+# Offsets of the records of inputs and outputs, and of their number.
 _INPUTS, _OUTPUTS = (0x004, 0x98C), (0x990, 0x1318)
 _RECORD = struct.Struct("<8i2i")
 _MOST_RECORDS = 61
@@ -29,7 +29,7 @@ _HEADER_BYTES = 5036
 
 @dataclass(frozen=True)
 class ImageEnd:
-    """An input or output in the header: eight dimensions, and the channels that a pixel has in memory (``stride``)."""
+    """An input or output in the header: eight dimensions, and the channels per pixel in memory (``stride``)."""
 
     dtype: np.dtype
     stride: int
@@ -38,11 +38,14 @@ class ImageEnd:
 
 @dataclass(frozen=True, eq=False)
 class Image:
-    """``model``: the fixed model; all else is of the header.
+    """An offline image: the fixed ``model``, and fields of the header.
 
-    memory    bytes of working memory; ``commands`` bytes of the hardware's commands; ``page`` bytes of a page.
-    version   of the SDK that compiled it.
-    macs      multiplications of a run; ``hash`` as hexadecimal digits.
+    memory    bytes of working memory.
+    commands  bytes of the hardware's commands.
+    page      bytes of a page.
+    version   of the SDK that compiled the image.
+    macs      multiplications of a run.
+    hash      hexadecimal digits.
     """
 
     model: SimFile
@@ -58,7 +61,7 @@ class Image:
 
 
 def read(path: Path | str) -> Image:
-    """Read an image. Raises ModelError for a file that is none, is damaged, or of an unknown layout."""
+    """Read an image. Raises ModelError for another or a damaged file, or an unknown layout."""
     path = Path(path)
     data = mapped(path)
     try:
@@ -68,16 +71,16 @@ def read(path: Path | str) -> Image:
             struct.unpack_from("<I", data, place)[0] for place in (_LENGTH, _WORKING_MEMORY, _COMMANDS, _PAGE)
         )
         if _MODEL + length > len(data):
-            raise FormatError(f"holds {len(data)} bytes, and says that its model ends at {_MODEL + length}")
+            raise FormatError(f"has {len(data)} bytes, but its model ends at {_MODEL + length}")
         version = bytes(data[_VERSION : _VERSION + _VERSION_BYTES]).partition(b"\0")[0].decode("ascii", "replace")
         macs = struct.unpack_from("<Q", data, _MACS)[0]
         digits = bytes(data[_HASH : _HASH + _HASH_BYTES]).hex()
         inputs, outputs = (tuple(_ends(data, *place)) for place in (_INPUTS, _OUTPUTS))
         model = of_bytes(path, bytes(data[_MODEL : _MODEL + length]))
     except FormatError as error:
-        raise ModelError(f"{path}: the image {error}; is the file cut off or damaged? Compile it again") from None
+        raise ModelError(f"{path}: the image {error}. Is the file truncated or damaged? Compile it again") from None
     if model.kind != IMAGE:
-        raise ModelError(f"{path}: the image holds a .sim model of kind {model.kind!r}, which is not known")
+        raise ModelError(f"{path}: the image holds a .sim model of unknown kind {model.kind!r}")
     return Image(model, length, memory, commands, page, version, macs, digits, inputs, outputs)
 
 
@@ -85,7 +88,7 @@ def _ends(data: Buffer, place: int, count_at: int) -> Iterator[ImageEnd]:
     """Yield the inputs or outputs. Raises FormatError."""
     count = struct.unpack_from("<I", data, count_at)[0]
     if count > _MOST_RECORDS:
-        raise FormatError(f"says that it has {count} inputs or outputs, more than {_MOST_RECORDS}")
+        raise FormatError(f"declares {count} inputs or outputs, more than {_MOST_RECORDS}")
     for index in range(count):
         *shape, stride, kind = _RECORD.unpack_from(data, place + index * _RECORD.size)
         if kind not in DTYPES:
@@ -94,8 +97,10 @@ def _ends(data: Buffer, place: int, count_at: int) -> Iterator[ImageEnd]:
 
 
 def header_text(image: Image) -> str:
-    """Return the lines that the SDK's ``parse_img`` prints of the header. The one of SGS_FASRRUN_MODEL_SIZE is left
-    out: its place is not known."""
+    """Return the lines that the SDK's ``parse_img`` prints of the header.
+
+    SGS_FASRRUN_MODEL_SIZE is missing, because its position is unknown.
+    """
     return "".join(f"{line}\n" for line in _header_lines(image))
 
 

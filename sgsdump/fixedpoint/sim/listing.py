@@ -1,4 +1,4 @@
-"""What ``show`` lists of a .sim file or an offline image."""
+"""The listing that ``show`` prints of a .sim file or an offline image."""
 
 from __future__ import annotations
 
@@ -53,12 +53,14 @@ def _listing(sim: SimFile, facts: Mapping[str, Any]) -> ModelListing:
             _KINDS[sim.kind], everything, operators, [_tensor(sim, each, domains) for each in sim.tensors]
         )
     except FormatError as error:
-        raise ModelError(f"{sim.path}: the .sim model {error}; convert the model again") from None
+        raise ModelError(f"{sim.path}: the .sim model {error}. Convert the model again") from None
 
 
 def _domains(sim: SimFile) -> dict[str, int]:
-    """By variable tensor the number of the dump's operator that makes it; inner tensors have that of the operator that
-    they lie in. Float models fuse nothing."""
+    """Return, by variable tensor, the number of the dumped operator that makes it.
+
+    Inner tensors have the number of the operator that contains them. Float models fuse nothing.
+    """
     if sim.kind not in INTEGER_KINDS:
         return {sim.tensors[i].name: number for number, op in enumerate(sim.operators) for i in op.outputs}
     groups = groups_of(sim)
@@ -86,7 +88,7 @@ def _operator(sim: SimFile, index: int, operator: SimOperator, domains: Mapping[
 
 
 def _options(sim: SimFile, operator: SimOperator) -> dict[str, Any]:
-    """The options that have a meaning here."""
+    """Return the options with a known meaning."""
     kind, options = operator.kind, dict[str, Any]()
     if kind in _SPATIAL:
         options["stride"] = [max(operator.whole(2), 1), max(operator.whole(1), 1)]
@@ -138,5 +140,5 @@ def _role(tensor: SimTensor) -> str:
 
 
 def _one(values: list[float]) -> float | list[float] | None:
-    """A single number where it is one, None where there is none."""
+    """Return a single number as such; None for no numbers."""
     return (values[0] if len(values) == 1 else values) if values else None

@@ -1,4 +1,4 @@
-"""Working memory of a fixed model: where each tensor lies, and from which operator of the dump to which."""
+"""Working memory of a fixed model: the place of each tensor, and the operators of the dump that need it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sgsdump.fixedpoint.sim.plan import groups_of
 
 @dataclass(frozen=True, eq=False)
 class Allocation:
-    """A tensor in working memory: ``id`` is its place in the file, ``first`` and ``last`` are numbers of operators."""
+    """A tensor in working memory: ``id`` is its position in the file, ``first`` and ``last`` are operator numbers."""
 
     id: int
     tensor: SimTensor
@@ -26,7 +26,7 @@ class Allocation:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """``operators``: kind and output of each operator of the dump; ``allocations`` in the order of their IDs."""
+    """``operators``: type and output of each operator of the dump; ``allocations`` in the order of their IDs."""
 
     operators: tuple[tuple[str, str], ...]
     allocations: tuple[Allocation, ...]
@@ -41,9 +41,9 @@ class Memory:
 
 
 def memory_of(sim: SimFile) -> Memory:
-    """Return where the tensors of a fixed model lie. Raises ModelError for a float model."""
+    """Return the places of a fixed model's tensors. Raises ModelError for a float model."""
     if sim.kind not in INTEGER_KINDS:
-        raise ModelError(f"{sim.path} is a float model, whose tensors have no place in working memory; give fixed.sim")
+        raise ModelError(f"{sim.path} is a float model, which has no working memory. Pass fixed.sim")
     groups, spans = groups_of(sim), dict[int, tuple[int, int]]()
     for number, group in enumerate(groups):
         for index in (index for operator in group for index in (*operator.inputs, *operator.outputs)):

@@ -1,6 +1,6 @@
-"""What the SDK's ``parse_net`` prints of a fixed model, from fixed.sim itself: facts with full scales, and the text.
+"""The output of the SDK's ``parse_net`` for a fixed model, from fixed.sim itself: facts with full scales, and text.
 
-The text has every line of a tensor. Addresses and bVar, which differ from run to run, are left out of it: (nil) and 0.
+The text has every line of a tensor. Addresses and bVar differ from run to run and are printed as (nil) and 0.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def text_of(sim: SimFile) -> str:
 
 def _fixed(sim: SimFile) -> SimFile:
     if sim.kind not in INTEGER_KINDS:
-        raise ModelError(f"{sim.path} is a float model, whose tensors have no scales; give fixed.sim")
+        raise ModelError(f"{sim.path} is a float model, which has no scales. Pass fixed.sim")
     return sim
 
 
@@ -83,7 +83,7 @@ def _lines(sim: SimFile) -> Iterator[str]:
 
 
 def _printed(values: np.ndarray) -> str:
-    """Six decimals; of numbers per channel the first four without anything between them, as parse_net has it."""
+    """Format in six decimals; of numbers per channel, only the first four without separators, like parse_net."""
     if not values.size:
         return "na        "
     return _first([f"{value:.6f}" for value in values])

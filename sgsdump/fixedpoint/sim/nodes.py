@@ -1,6 +1,6 @@
-"""ONNX nodes for the operators of a .sim file: one function per kind, in ``BUILDERS``.
+"""ONNX nodes for the operators of a .sim file: one function per operator type, in ``BUILDERS``.
 
-Shapes are computed from the inputs: those that a file declares are wrong for some operators (a Softmax behind a
+Shapes are computed from the inputs, because the declared shapes of some operators are wrong (a Softmax after a
 Transpose, a PAD, fully connected outputs).
 """
 
@@ -28,7 +28,7 @@ from sgsdump.fixedpoint.sim.file import SimOperator
 
 
 def convolution(b: Builder, operator: SimOperator) -> None:
-    """CONV_2D, DEPTHWISE_CONV_2D: weights O, H, W, I or 1, H, W, C; of a bias [2, C] row 0 counts."""
+    """Write CONV_2D or DEPTHWISE_CONV_2D: weights O, H, W, I or 1, H, W, C; only row 0 of a bias [2, C] counts."""
     source, weights, *rest = b.inputs(operator, 2)
     depthwise = operator.kind == "DEPTHWISE_CONV_2D"
     shift = 1 if depthwise else 0
@@ -82,9 +82,9 @@ def _windows(
 
 
 def pool(b: Builder, operator: SimOperator) -> None:
-    """MAX_POOL_2D, AVERAGE_POOL_2D.
+    """Write MAX_POOL_2D or AVERAGE_POOL_2D.
 
-    Where the declared size is larger than the pads make it, the last windows reach beyond the values.
+    If the declared size is larger than the pads make it, the last windows extend beyond the values.
     """
     (source, *_), name = b.inputs(operator), b.made(operator)
     n, height, width, channels = b.picture(source, operator)
@@ -107,7 +107,10 @@ def pool(b: Builder, operator: SimOperator) -> None:
 
 
 def concatenation(b: Builder, operator: SimOperator) -> None:
-    """Along an axis of the declared shape; an input of another shape has its values in that order."""
+    """Write CONCATENATION along an axis of the declared shape.
+
+    Inputs of other shapes have their values in that order.
+    """
     tensors = b.inputs(operator)
     declared, axis = b.tensor(operator.outputs[0]).shape, operator.whole(0)
     rank = len(declared)
@@ -132,7 +135,7 @@ def concatenation(b: Builder, operator: SimOperator) -> None:
 
 
 def arithmetic(kind: str) -> Callable[[Builder, SimOperator], None]:
-    """Return the builder of an operator of two operands."""
+    """Return the builder of an operator with two operands."""
 
     def build(b: Builder, operator: SimOperator) -> None:
         tensors = b.inputs(operator, 2)[:2]
@@ -152,7 +155,7 @@ def arithmetic(kind: str) -> Callable[[Builder, SimOperator], None]:
 
 
 def function(kind: str) -> Callable[[Builder, SimOperator], None]:
-    """Return the builder of an operator of one tensor, element by element."""
+    """Return the builder of an elementwise operator of one tensor."""
 
     def build(b: Builder, operator: SimOperator) -> None:
         source, *_ = b.inputs(operator)
@@ -181,7 +184,7 @@ def prelu(b: Builder, operator: SimOperator) -> None:
 
 
 def softmax(b: Builder, operator: SimOperator) -> None:
-    """Along the last axis; in the declared shape where that has the same last axis."""
+    """Write SOFTMAX along the last axis; in the declared shape if that has the same last axis."""
     source, *_ = b.inputs(operator)
     shape, name = b.shape(source), source.name
     declared = b.declared(operator, shape)
@@ -194,7 +197,7 @@ def softmax(b: Builder, operator: SimOperator) -> None:
 
 
 def reshape(b: Builder, operator: SimOperator) -> None:
-    """To the declared shape, or to that of the parameter where the declared one has another number of values."""
+    """Write RESHAPE to the declared shape, or to the parameter if the declared one has another number of values."""
     source, *parameters = b.inputs(operator)
     before, declared = b.shape(source), list(b.tensor(operator.outputs[0]).shape)
     size = math.prod(before)
@@ -232,7 +235,7 @@ def pad(b: Builder, operator: SimOperator) -> None:
 
 
 def split(b: Builder, operator: SimOperator) -> None:
-    """SPLIT (axis first) and SPLIT_V (sizes and axis last)."""
+    """Write SPLIT (axis first) or SPLIT_V (sizes, then axis)."""
     tensors = b.inputs(operator, 2)
     source = tensors[0] if operator.kind == "SPLIT_V" else tensors[1]
     axis_of = tensors[2] if operator.kind == "SPLIT_V" and len(tensors) > 2 else tensors[0]
@@ -251,8 +254,11 @@ def split(b: Builder, operator: SimOperator) -> None:
 
 
 def slices(b: Builder, operator: SimOperator) -> None:
-    """SLICE, Slice_Alias (begin, size), STRIDED_SLICE (begin, end, step). Of a slice along several axes the SDK's
-    converter writes the first only: what is computed has more values than the file declares, and the first count."""
+    """Write SLICE, Slice_Alias (begin, size) or STRIDED_SLICE (begin, end, step).
+
+    The SDK's converter writes only the first axis of a slice along several. The result then has more values than the
+    file declares, and only the first count.
+    """
     source, *numbers = b.inputs(operator, 3)
     shape = b.shape(source)
     begins, ends = (b.whole_numbers(tensor) for tensor in numbers[:2])
@@ -270,7 +276,7 @@ def slices(b: Builder, operator: SimOperator) -> None:
 
 
 def reduction(kind: str) -> Callable[[Builder, SimOperator], None]:
-    """Return the builder of what takes axes together; the declared rank says whether they are kept."""
+    """Return the builder of a reduction; the declared rank decides whether axes are kept."""
 
     def build(b: Builder, operator: SimOperator) -> None:
         source, axis_of, *_ = b.inputs(operator, 2)
@@ -283,7 +289,7 @@ def reduction(kind: str) -> Callable[[Builder, SimOperator], None]:
         here = [AXIS[axis] for axis in axes] if len(shape) == 4 else axes
         name = b.made(operator)
         made = name if in_order else b.fresh(name)
-        # A sum has its axes as an input from opset 13 on.
+        # From opset 13 on, a sum has its axes as an input.
         if kind == "ReduceSum":
             b.node(kind, [source.name, b.parameter(name, here)], made, keepdims=int(keep))
         else:
@@ -306,7 +312,7 @@ def arg_max(b: Builder, operator: SimOperator) -> None:
 
 
 def comparison(kind: str) -> Callable[[Builder, SimOperator], None]:
-    """Return the builder of a comparison, which puts out 0 and 1."""
+    """Return the builder of a comparison, whose outputs are 0 and 1."""
 
     def build(b: Builder, operator: SimOperator) -> None:
         tensors = b.inputs(operator, 2)[:2]
@@ -322,7 +328,7 @@ def comparison(kind: str) -> Callable[[Builder, SimOperator], None]:
 def resize(mode: str) -> Callable[[Builder, SimOperator], None]:
     """Return the builder of RESIZE_BILINEAR or RESIZE_NEAREST_NEIGHBOR.
 
-    Options 2 and 3, or 0 and 1: whether corners are aligned, and whether pixels have their centres at a half.
+    Options 2 and 3, or 0 and 1: corners are aligned, and pixels have their centres at a half.
     """
 
     def build(b: Builder, operator: SimOperator) -> None:
@@ -352,7 +358,7 @@ def resize(mode: str) -> Callable[[Builder, SimOperator], None]:
 
 
 def dilation(b: Builder, operator: SimOperator) -> None:
-    """Zeros between rows and columns (the last parameter: how many, axis by axis), then around (the first)."""
+    """Write Dilation: zeros between rows and columns (last parameter, counts per axis), then around (first one)."""
     source, outside, inside, *_ = b.inputs(operator, 3)
     n, height, width, channels = b.picture(source, operator)
     between, around, name = b.whole_numbers(inside), b.whole_numbers(outside), b.made(operator)
@@ -379,7 +385,7 @@ def dilation(b: Builder, operator: SimOperator) -> None:
 
 
 def widened(b: Builder, operator: SimOperator) -> None:
-    """DmaCoefMatrix, Align, Align2: the values, with further channels where the declared shape has more."""
+    """Write DmaCoefMatrix, Align or Align2: the values, with added channels if the declared shape has more."""
     source, *_ = b.inputs(operator)
     shape, declared, name = b.shape(source), b.tensor(operator.outputs[0]).shape, b.made(operator)
     more = declared[3] - shape[3] if len(declared) == len(shape) == 4 else 0

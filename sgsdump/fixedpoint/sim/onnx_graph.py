@@ -1,7 +1,7 @@
-"""The float model of a .sim file as ONNX, with the file's tensors under their names and the SDK's order of operators.
+"""The float model of a .sim file as ONNX, with the file's tensor names and the SDK's order of operators.
 
-What it becomes beside the graph is in the model's metadata (``models/sim_facts``): so the model is the same whether it
-is opened from the .sim file or from the ONNX file that ``convert`` writes of it.
+Further facts are in the model's metadata (``models/sim_facts``). The model is therefore the same when opened from the
+.sim file or from the ONNX file that ``convert`` writes of it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ _IR_VERSION = 8
 
 
 def float_model(sim: SimFile) -> Model:
-    """Return the float model of a float.sim, cmodel_float.sim or Debug_float.sim. Raises ModelError for a file that is
-    damaged, has an operator that is not known, or holds integers."""
+    """Return the float model of a float.sim, cmodel_float.sim or Debug_float.sim.
+
+    Raises ModelError for a file that is damaged, has an unknown operator, or holds integers.
+    """
     if sim.kind in INTEGER_KINDS:
-        raise ModelError(f"{sim.path} is a fixed model; for the float model give float.sim")
+        raise ModelError(f"{sim.path} is a fixed model. For the float model, pass float.sim")
     builder = Builder(sim)
     proto = build(builder)
     try:
         shown = shown_constants(builder)
     except FormatError as error:
-        raise ModelError(f"{sim.path}: the .sim model {error}; convert the model again") from None
+        raise ModelError(f"{sim.path}: the .sim model {error}. Convert the model again") from None
     write_facts(SimFacts(dumped_operators(sim), shown, planned_types(sim)), proto)
     names = frozenset(tensor.name for tensor in sim.tensors)
     return Model(proto, sim.path, blobs=names)
@@ -46,19 +48,19 @@ def build(builder: Builder) -> onnx.ModelProto:
             build_operator = BUILDERS.get(operator.kind)
             if build_operator is None:
                 raise ModelError(
-                    f"{sim.path}: operator {operator.kind}, which makes {_made(sim, operator)!r}, is not known; "
-                    f"please send a small .sim file of your own that has it"
+                    f"{sim.path}: unknown operator {operator.kind} with output {_made(sim, operator)!r}. "
+                    f"Please report it with a small .sim file of your own that has it"
                 )
             start = len(builder.nodes)
             build_operator(builder, operator)
             builder.spans.append((operator, range(start, len(builder.nodes))))
         return _proto(builder)
     except FormatError as error:
-        raise ModelError(f"{sim.path}: the .sim model {error}; convert the model again") from None
+        raise ModelError(f"{sim.path}: the .sim model {error}. Convert the model again") from None
 
 
 def ordered(sim: SimFile) -> tuple[SimOperator, ...]:
-    """Return the operators as they stand. Raises FormatError where one reads what a later one makes."""
+    """Return the operators in file order. Raises FormatError if one reads the output of a later one."""
     makers = {index for operator in sim.operators for index in operator.outputs}
     made: set[int] = set()
     for operator in sim.operators:
@@ -101,7 +103,7 @@ def _proto(builder: Builder) -> onnx.ModelProto:
 
 
 def dumped_operators(sim: SimFile) -> tuple[DumpedOperator, ...]:
-    """Return the operators as the SDK's float simulator dumps them: every one its own."""
+    """Return the operators as the SDK's float simulator dumps them, without fusion."""
     return tuple(dumped_operator(sim, operator) for operator in sim.operators)
 
 
@@ -116,7 +118,7 @@ def dumped_operator(sim: SimFile, operator: SimOperator) -> DumpedOperator:
 
 
 def shown_constants(builder: Builder) -> dict[str, ShownConstant]:
-    """Return how each constant that an operator reads is dumped. What only says how large or where is whole numbers."""
+    """Return how each constant that an operator reads is dumped. Sizes and positions are integers."""
     sim, shown = builder.sim, dict[str, ShownConstant]()
     for operator in sim.operators:
         for slot, index in enumerate(operator.inputs):
@@ -140,7 +142,7 @@ def _shown(builder: Builder, operator: SimOperator, slot: int, tensor: SimTensor
 
 
 def whole_numbers(sim: SimFile, tensor: SimTensor) -> tuple[int, ...]:
-    """Return a constant's values as whole numbers. Raises FormatError for NaN and Inf."""
+    """Return a constant's values as integers. Raises FormatError for NaN and Inf."""
     values = sim.values(tensor).reshape(-1)
     if not np.isfinite(values).all():
         raise FormatError(f"has NaN or Inf in the constant {tensor.name!r}")
@@ -148,7 +150,7 @@ def whole_numbers(sim: SimFile, tensor: SimTensor) -> tuple[int, ...]:
 
 
 def planned_types(sim: SimFile) -> dict[str, np.dtype]:
-    """Return the type that the file plans for each variable, where it does."""
+    """Return the type that the file plans for each variable, if any."""
     return {
         tensor.name: tensor.planned
         for tensor in sim.tensors

@@ -1,8 +1,8 @@
-"""The fixed model of a fixed.sim or an offline image, written as the hardware's integers (``quantisation.integer``).
+"""The fixed model of a fixed.sim or an offline image, as the hardware's integers (``quantisation.integer``).
 
 Plan, scales, weights, biases, multipliers and shifts are the SDK's own; nothing is calibrated or decided here. A tensor
-without a place in working memory that is no input and no output of the network lies inside a fused operator: the
-operators around it are one operator of the dump.
+without a place in working memory that is no input or output of the model lies inside a fused operator: the operators
+around it are one operator of the dump.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from sgsdump.tensors.types import Range
 
 CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 INNER = 16
-# Where the shifts K and n - K of a convolution are among its options; a depthwise one's are one further.
+# Positions of the shifts K and n - K among a convolution's options; for a depthwise convolution one further.
 _K, _N_LESS_K = 35, 37
 _PICTURES = {"RGB": "RGB", "BGR": "BGR", "RGBA": "RGBA", "YUV420": "YUV_NV12"}
 _MOST_SHOWN = 1 << 12
@@ -47,20 +47,20 @@ _PLAIN_MATRIX = (1024, 0, 0, 0, 1024, 0, 0, 0, 1024, 256, 256, 256)
 def fixed_model(sim: SimFile) -> Model:
     """Return the fixed model of a fixed.sim or an image.
 
-    Raises ModelError for a file that is damaged, holds no integers, or has an operator that is not known.
+    Raises ModelError for a file that is damaged, holds no integers, or has an unknown operator.
     """
     if sim.kind not in INTEGER_KINDS:
-        raise ModelError(f"{sim.path} is a float model; for the fixed model give fixed.sim")
+        raise ModelError(f"{sim.path} is a float model. For the fixed model, pass fixed.sim")
     _check_finite(sim)
     try:
         with np.errstate(over="raise", divide="raise", invalid="raise"):
             return _fixed_model(sim)
     except FormatError as error:
-        raise ModelError(f"{sim.path}: the .sim model {error}; convert the model again") from None
+        raise ModelError(f"{sim.path}: the .sim model {error}. Convert the model again") from None
     except ArithmeticError:
         raise ModelError(
-            f"{sim.path}: the .sim model has scales or ranges so large or small that no multiplier follows from them; "
-            "is the file damaged? Calibrate the model again"
+            f"{sim.path}: the .sim model has scales or ranges too large or too small for a multiplier. "
+            "Is the file damaged? Calibrate the model again"
         ) from None
 
 
@@ -92,20 +92,20 @@ def is_inner(tensor: SimTensor) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Group:
-    """Operators of the file that are one of the dump, with the positions of their nodes."""
+    """Operators of the file that form one operator of the dump, with the positions of their nodes."""
 
     operators: tuple[SimOperator, ...]
     nodes: tuple[int, ...]
 
 
 def groups_of(sim: SimFile) -> list[tuple[SimOperator, ...]]:
-    """Return the operators of a fixed model that are one of the dump, in the order of the dump."""
+    """Return the groups of a fixed model's operators that form one operator of the dump, in dump order."""
     spans = [(operator, range(0)) for operator in sim.operators]
     return [group.operators for group in _groups(sim, spans)]
 
 
 def _groups(sim: SimFile, spans: Sequence[tuple[SimOperator, range]]) -> Iterator[_Group]:
-    """In the order of their last operators."""
+    """Yield the groups in the order of their last operators."""
     root = list(range(len(spans)))
 
     def find(index: int) -> int:
@@ -128,7 +128,7 @@ def _groups(sim: SimFile, spans: Sequence[tuple[SimOperator, range]]) -> Iterato
 
 
 def _operators(graph: Graph, group: _Group, stored: Container[str]) -> Iterator[Operator]:
-    """What computes is one; what moves values before and behind that, and is stored, are operators of their own."""
+    """Yield one operator for the computing nodes, and one for each stored moving node before and after them."""
     nodes = [graph.nodes[index] for index in group.nodes]
     apart = [node.op_type in MOVERS and all(name in stored for name in node.output) for node in nodes]
     computing = [index for index, alone in enumerate(apart) if not alone]
@@ -142,18 +142,18 @@ def _operators(graph: Graph, group: _Group, stored: Container[str]) -> Iterator[
 
 
 def _check_finite(sim: SimFile) -> None:
-    """Raises ModelError for a range or scale with NaN or Inf: no integers follow from it."""
+    """Raise ModelError for a range or scale with NaN or Inf, because no integers follow from it."""
     for tensor in sim.tensors:
         quant = tensor.quant
         if quant is not None and not all(np.isfinite(each).all() for each in (quant.low, quant.high, quant.scale)):
             raise ModelError(
-                f"{sim.path}: the .sim model has a range or scale of the tensor {tensor.name!r} that is not finite; "
-                "calibrate the model again"
+                f"{sim.path}: the .sim model has a range or scale of tensor {tensor.name!r} that is not finite. "
+                "Calibrate the model again"
             )
 
 
 def _quant(tensor: SimTensor) -> Quant:
-    """Return a tensor's scale: of the range in double precision where that is the file's float32."""
+    """Return a tensor's quant; with a scale in double precision from the range if it matches the file's float32."""
     quant = tensor.quant
     if quant is None or quant.scale.size != 1 or not quant.scale[0] > 0 or tensor.dtype not in (UINT8, INT16):
         raise FormatError(f"has no scale of the tensor {tensor.name!r}")
@@ -167,8 +167,10 @@ def _quant(tensor: SimTensor) -> Quant:
 
 
 def _tensors(sim: SimFile, spans: Sequence[tuple[SimOperator, range]], graph: Graph) -> dict[str, Quant]:
-    """Return the scale of every tensor that is stored. The output of a Softmax has steps of 1/32768. The scale that the
-    file gives for it is the one that the next operators use."""
+    """Return the quant of every stored tensor.
+
+    The output of a Softmax has steps of 1/32768. The scale in the file is the one that its readers use.
+    """
     quants = {tensor.name: _quant(tensor) for tensor in _inputs(sim)}
     for operator, _ in spans:
         quants |= {sim.tensors[index].name: _quant(sim.tensors[index]) for index in operator.outputs}
@@ -180,8 +182,10 @@ def _tensors(sim: SimFile, spans: Sequence[tuple[SimOperator, range]], graph: Gr
 
 
 def _ranges(sim: SimFile, spans: Sequence[tuple[SimOperator, range]], graph: Graph) -> dict[str, Range]:
-    """Return the range of every tensor that has one. What a Softmax makes on its way has none: the range of its output
-    is that of its readers."""
+    """Return the range of every tensor that has one.
+
+    Intermediate tensors of a Softmax have none, because the range of its output is that of its readers.
+    """
     ranges = {
         tensor.name: Range.of(float(tensor.quant.low.min()), float(tensor.quant.high.max()))
         for tensor in sim.tensors
@@ -194,8 +198,10 @@ def _ranges(sim: SimFile, spans: Sequence[tuple[SimOperator, range]], graph: Gra
 def _made_on_the_way(
     sim: SimFile, spans: Sequence[tuple[SimOperator, range]], graph: Graph
 ) -> Iterator[tuple[str, str]]:
-    """What an operator's nodes make besides its outputs, and the tensor that each is like: the operator's input as long
-    as values only move, then its output."""
+    """Yield the intermediate tensors of an operator, each with the tensor that it resembles.
+
+    That is the operator's input as long as values only move, then its output.
+    """
     for operator, nodes in spans:
         known = {sim.tensors[index].name for index in (*operator.inputs, *operator.outputs) if index >= 0}
         output = sim.tensors[operator.outputs[0]].name
@@ -240,10 +246,10 @@ def _filters(operator: SimOperator, weights: SimTensor) -> int:
 
 
 def _reals(sim: SimFile, operator: SimOperator, tensor: SimTensor) -> np.ndarray | None:
-    """Return the real numbers of which the operator's rule makes a constant's stored integers.
+    """Return the real numbers from which the operator's rule makes a constant's stored integers.
 
-    A factor is stored as a 15-bit multiplier, an addend in half steps of the output, what is subtracted as the negative
-    of that, the slopes of a PRELU as multipliers. An operand of the tensor's own size has a scale of its own.
+    A factor is stored as a 15-bit multiplier, an addend in half steps of the output, a subtrahend as the negative of
+    that, the slopes of a PRELU as multipliers. An operand of the tensor's own size has its own scale.
     """
     if operator.kind in CONVOLUTIONS:
         is_weights = tensor is sim.tensors[operator.inputs[1]]
@@ -274,7 +280,7 @@ def _of_byte_zero(tensor: SimTensor) -> float:
 
 
 def _sixteen_bits(operator: SimOperator, output: SimTensor) -> Quant:
-    """The scale that an operator's multipliers lead to: an UINT8 output of a PRELU is requantised from INT16."""
+    """Return the quant that an operator's multipliers lead to: a UINT8 output of a PRELU is requantised from INT16."""
     quant = output.quant
     if operator.kind != "PRELU" or output.dtype == INT16 or quant is None or not quant.low.size:
         return _quant(output)
@@ -282,7 +288,7 @@ def _sixteen_bits(operator: SimOperator, output: SimTensor) -> Quant:
 
 
 def _real_weights(sim: SimFile, operator: SimOperator, weights: SimTensor) -> np.ndarray:
-    """Weights whose quotient by their scale is the stored integer."""
+    """Return weights whose quotient by their scale is the stored integer."""
     depthwise = operator.kind == "DEPTHWISE_CONV_2D"
     blocks = Blocks.of_options(operator.options) if operator.options is not None and not depthwise else None
     integers = stored_weights(sim.stored(weights), weights.shape, weights.dtype, depthwise, blocks)
@@ -317,15 +323,18 @@ def _is_picture(tensor: SimTensor) -> bool:
 
 @dataclass(frozen=True)
 class _PictureInput:
-    """A picture input, how its bytes become steps: (byte - mean) / std is the real value."""
+    """An image input, and how its bytes become steps: (byte - mean) / std is the real value."""
 
     entry: ModelInput
     picture: Picture
 
 
 def _picture_inputs(sim: SimFile) -> Iterator[_PictureInput]:
-    """The matrix of a picture has 1024 times the gains on its diagonal and 256 plus the offsets behind, of the last
-    channel in memory first. That of a YUV picture makes RGB of it besides."""
+    """Yield the image inputs.
+
+    The matrix of an image has 1024 times the gains on its diagonal, followed by 256 plus the offsets, with the last
+    channel in memory first. The matrix of a YUV image also converts to RGB.
+    """
     tensors = _inputs(sim)
     matrices = iter(sim.matrices)
     for tensor, (given, training) in zip(tensors, sim.formats or ((tensor.format, "") for tensor in tensors)):
@@ -358,8 +367,10 @@ def _picture_inputs(sim: SimFile) -> Iterator[_PictureInput]:
 
 
 def _yuv_gains(rows: np.ndarray) -> np.ndarray:
-    """Return the lowest and the highest gain of each channel: its row holds the plain numbers (``nv12.BACK``) times the
-    gain, rounded."""
+    """Return the lowest and the highest gain of each channel, [2, 3].
+
+    A channel's row holds the plain numbers (``nv12.BACK``) times the gain, rounded.
+    """
     gains = np.zeros((2, 3))
     for channel, row in enumerate(rows):
         plain = nv12.BACK[int(np.argmin([np.abs(row - each * row[2] / 1024).sum() for each in nv12.BACK]))]
@@ -370,7 +381,10 @@ def _yuv_gains(rows: np.ndarray) -> np.ndarray:
 
 
 def roundest(low: float, high: float) -> float:
-    """Return the number of fewest decimals between two, nearest their middle; the middle for none of six."""
+    """Return the number with the fewest decimals between two, nearest their middle.
+
+    The middle if six are not enough.
+    """
     middle = (low + high) / 2
     candidates = (round(middle, decimals) for decimals in range(7))
     return next((number for number in candidates if low < number < high), middle)
@@ -381,13 +395,13 @@ def _raw_input(tensor: SimTensor) -> ModelInput:
 
 
 def _dumped(sim: SimFile, group: _Group) -> DumpedOperator:
-    """A fused operator has the inputs of its first part and the outputs of its last."""
+    """Return a fused operator with the inputs of its first part and the outputs of its last."""
     first, last = (dumped_operator(sim, operator) for operator in (group.operators[0], group.operators[-1]))
     return replace(first, out_type=last.out_type, outputs=last.outputs)
 
 
 def _shown(sim: SimFile) -> Mapping[str, ShownConstant]:
-    """The constants beside weights and biases, whose integers are dumped as they are stored."""
+    """Return the constants besides weights and biases; their integers are dumped as stored."""
     shown = {}
     for operator in sim.operators:
         for slot, index in enumerate(operator.inputs):

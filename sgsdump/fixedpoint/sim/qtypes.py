@@ -1,10 +1,10 @@
-"""The integer types of a .sim model's convolutions, as the SDK's show_conv_qtype_info.py writes Tensor_qtype.txt::
+"""The integer types of a .sim model's convolutions, like Tensor_qtype.txt of the SDK's show_conv_qtype_info.py::
 
     //[qtype_INT16]:tensorNum:2,opNum:1
     IbName:[relu1],Qtype:[INT16],KbName:[conv2_filter],Qtype:[INT16]
 
-Ib is the input of a convolution, Kb its weights. The block of 8 bits has UINT8 inputs beside INT8 weights; its word
-INT8, and that a tensor of two convolutions counts once, are ours.
+Ib is the input of a convolution, Kb its weights. The block of 8 bits has UINT8 inputs with INT8 weights. Its word INT8
+and the single count of a tensor with two convolutions are sgsdump's choice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEVELS: dict[str, tuple[int, ...]] = {"16": (16,), "8": (8,), "4": (4,), "ALL": 
 
 
 def qtype_text(sim: SimFile, level: str) -> str:
-    """Return the blocks of these bits, a key of LEVELS. Raises ModelError for a model that plans no types."""
+    """Return the blocks of these bits, a key of LEVELS. Raises ModelError for a model without planned types."""
     pairs = [
         tuple(sim.tensors[index] for index in operator.inputs[:2])
         for operator in sim.operators
@@ -29,9 +29,7 @@ def qtype_text(sim: SimFile, level: str) -> str:
     ]
     untyped = next((tensor.name for pair in pairs for tensor in pair if _type(tensor).kind == "f"), None)
     if untyped is not None:
-        raise ModelError(
-            f"{sim.path} says no integer type of {untyped!r}; give cmodel_float.sim, float.sim or fixed.sim"
-        )
+        raise ModelError(f"{sim.path}: no integer type for {untyped!r}. Pass cmodel_float.sim, float.sim or fixed.sim")
     return "".join(f"{line}\n" for bits in LEVELS[level] for line in _block(pairs, bits))
 
 
@@ -44,7 +42,7 @@ def _block(pairs: Sequence[tuple[SimTensor, ...]], bits: int) -> Iterator[str]:
 
 
 def _type(tensor: SimTensor) -> np.dtype:
-    """The planned type; of a fixed model's tensor its own."""
+    """Return the planned type, or a fixed model's own type."""
     return tensor.planned if tensor.dtype.kind == "f" and tensor.planned is not None else tensor.dtype
 
 

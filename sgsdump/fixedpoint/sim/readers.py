@@ -1,4 +1,4 @@
-"""Recognise .sim files and offline images, and read their models."""
+"""Readers of .sim files and offline images: recognise the files and read their models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENDING = ".sim"
 
 
 def is_sim(path: Path, head: bytes) -> bool:
-    """Return whether a file is a .sim file, known or not, or has its ending; ``head``: its first bytes."""
+    """Return whether a file is a .sim file, of a known or unknown layout, or has its ending; ``head``: first bytes."""
     from sgsdump.files.mapped import map_file
 
     if path.suffix == ENDING:

@@ -1,4 +1,4 @@
-"""Order of weights and biases in fixed.sim.
+"""The order of weights and biases in fixed.sim.
 
 Weights are INT8 or INT16. A *tile* holds the weights of a few outputs and a few inputs, for every kernel position::
 
@@ -31,7 +31,7 @@ from sgsdump.files.flatbuffer import Buffer, Table
 _TILE_ALIGNMENT, _ROW_ALIGNMENT = 32, 16
 _VECTOR = 16
 _MOST_DIAGONAL = 1 << 27
-# By Blocks.tile: the bytes of inputs and the INT8 outputs of a tile.
+# By Blocks.tile: bytes of inputs and INT8 outputs of a tile.
 _WIDE, _FLAT = 1, 3
 _INPUT_BYTES = {0: 16, _WIDE: 64, _FLAT: 16, 4: 16}
 _OUTPUTS = {0: 16, _WIDE: 4, _FLAT: 2, 4: 16}
@@ -130,7 +130,7 @@ def stored_bias(data: Buffer, channels: int) -> np.ndarray:
 
 
 def _without_memory(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
-    """Return an array of this shape to take views of, of which one value is in memory."""
+    """Return an array of this shape for views, with one value in memory."""
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
@@ -149,7 +149,7 @@ def _check(size: int, shape: Sequence[int], itemsize: int, blocks: Blocks) -> No
 
 
 def _tiles(weights: np.ndarray, depthwise: bool, blocks: Blocks) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the tiles in the order of the file: in how many parts each is padded, and its values as a view."""
+    """Yield the tiles in file order: the number of separately padded parts, and the values as a view."""
     outputs, height, width, inputs = weights.shape
     if depthwise:
         for channels in _spans(slice(0, inputs), _VECTOR // weights.itemsize):
@@ -182,7 +182,7 @@ def _spans(of: slice, size: int) -> Iterator[slice]:
 
 
 def _part(parts: int, tile: np.ndarray) -> tuple[int, int]:
-    """Return the values of a part of a tile, and its bytes with the padding."""
+    """Return the number of values of a part of a tile, and its bytes with the padding."""
     values = tile.size // parts
     return values, _aligned(values * tile.itemsize, _TILE_ALIGNMENT)
 

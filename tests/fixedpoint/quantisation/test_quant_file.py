@@ -163,7 +163,10 @@ def entry(name="r1", low=(0.0,), high=(1.0,), bit=None, data=None):
         ([entry("c2.w", (0.0,) * 7, (1.0,) * 7)], "'c2.w' has 7 values of min and max, but the tensor has 8 channels"),
         ([entry("pool", (0.0,) * 6, (1.0,) * 6)], "'pool' has 6 values of min and max, but the tensor has 8 channels"),
         ([entry(), entry(high=(2.0,))], "'r1' has two entries with different ranges"),
-        ([entry("c2.w", data=NEW_WEIGHTS[:4])], r"'c2.w' has data of shape [4, 8, 1, 1], but the model has [8, 8, 1, 1]"),
+        (
+            [entry("c2.w", data=NEW_WEIGHTS[:4])],
+            r"'c2.w' has data of shape [4, 8, 1, 1], but the model has [8, 8, 1, 1]",
+        ),
         ([entry("c2.b", data=np.zeros(8))], "'c2.b' has data, but is not the weights of a convolution"),
         ([entry("c2.w", data=NEW_WEIGHTS * np.nan)], "'c2.w' has data with NaN"),
         ([entry("c2.w", data=np.where(np.arange(64) == 9, np.inf, 0).reshape(8, 8, 1, 1))], "'c2.w' has data with NaN"),

@@ -201,7 +201,8 @@ def test_what_a_word_raises_without_naming_it(net, words, beside, tmp_path):
 
 def test_what_is_said_of_a_word_that_raises_more():
     assert wider("c1", ["c10_xx"]) == (
-        "tensor_arrays 'c1' also raises c10_xx: the SDK raises every convolution whose first input's name begins with this word"
+        "tensor_arrays 'c1' also raises c10_xx: the SDK raises every convolution whose first input's name begins with "
+        "this word"
     )
 
 
@@ -234,7 +235,9 @@ def chain():
 def test_words_of_an_onnx_model(word, names):
     inputs = inputs_of(chain())
     if names is None:
-        with pytest.raises(ConfigError, match="tensor_arrays names 'gemm', which is not the first input of a convolution"):
+        with pytest.raises(
+            ConfigError, match="tensor_arrays names 'gemm', which is not the first input of a convolution"
+        ):
             inputs.inputs_of([word])
     else:
         assert list(inputs.inputs_of([word])) == names

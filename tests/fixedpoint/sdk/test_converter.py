@@ -356,7 +356,9 @@ def test_many_kinds_share_a_line(tmp_path, monkeypatch, capsys):
     refused = sdk_converter.facts_of(proto).refused
     assert [len(sdk_converter.refusals(refused[:count])) for count in (0, 1, 2, 3)] == [0, 1, 2, 1]
     (line,) = sdk_converter.refusals(refused)
-    assert line.startswith("SDK 1.1.5 refuses 3 kinds of what is in this model: Elu (Elu), Erf (Erf), Floor (y); docs/")
+    assert line.startswith(
+        "SDK 1.1.5 refuses 3 kinds of operators or settings in this model: Elu (Elu), Erf (Erf), Floor (y). See docs/"
+    )
 
 
 HEAD = """input: "data" input_shape { dim: 1 dim: 4 dim: 8 dim: 8 }

@@ -1,1 +1,1 @@
-"""A float model and its fixed model on several pictures: what is diagnosed, on what, and how far the two are apart."""
+"""Diagnosis of a float model and its fixed model on several images: subject, comparison and share of integers."""

@@ -1,12 +1,11 @@
-"""The float and the fixed model on several pictures, compared layer by layer over all of them, here or on a cluster.
+"""Comparison of the float and the fixed model on several images, layer by layer, locally or on a cluster.
 
-Each picture's values live in two files without names until they are compared; only sums, counts and histograms stay.
-Of a dump in such a file only values are written, each tensor's once: the input of a consumer is the output of that
-name. Constants stay where they are. The file goes when the dump and all arrays of it are gone; ``Dump.close`` lets go
-of the dump's own.
+The values of an image live in two unnamed files until they are compared; only sums, counts and histograms stay. The
+file of a dump holds each tensor's values once, because the input of a consumer is the output of that name. Constants
+are not copied. The file disappears with the dump and all its arrays; ``Dump.close`` releases the dump's own arrays.
 
-For a cluster pictures are made here and sent, so that its machines need no files of the user's. Workers are sent both
-models once; a picture's comparison comes back with records that have lost their values.
+For a cluster, images are prepared here and sent, so its machines need no user files. Workers receive both models once.
+The comparison of an image comes back with records without values.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ from sgsdump.progress import SILENT, Progress, each
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import NCHW, NHWC
 
-# Of a fixed model's file. Making its sessions takes three times as long as running them, and they take some 15 times as
-# much memory as the file, or what its weights take.
+# Size of a fixed model's file. Creating its sessions takes three times as long as a run, and they need about 15 times
+# the memory of the file or of its weights.
 KEPT_BYTES = 4 << 20
 # A comparison, and the records of the sample and the benchmark.
 _Sent = tuple[Comparison, list[Record], list[Record]]
@@ -47,13 +46,12 @@ _ALIGNED = 64
 
 
 class PictureComparer:
-    """Compares the fixed with the float model on one picture after another.
+    """Compares the fixed with the float model on one image after another.
 
-    folder  for the values of the picture at work.
-    details  with histograms and the like, for the page.
+    folder   for the values of the current image.
+    details  include histograms and other data for the report page.
 
-    The sessions of a fixed model of more than KEPT_BYTES are made for each picture: kept, they would be the largest
-    part of the memory.
+    Sessions of a fixed model above KEPT_BYTES are created for each image, because they would need most of the memory.
     """
 
     def __init__(self, float_model: Model, fixed_model: Model, folder: Path, details: bool = True):
@@ -64,7 +62,7 @@ class PictureComparer:
         self._folder, self._details = folder, details
 
     def compare(self, picture: PicturePair) -> Compared:
-        """The comparison on one picture."""
+        """Return the comparison on one image."""
         benchmark = _dump(self._float.run(picture.feed), self._folder)
         sample = _dump(self._fixed.run(picture.fixed_feed(self._pictures)), self._folder)
         release_unused()
@@ -73,12 +71,12 @@ class PictureComparer:
 
 
 def each_compared(comparer: PictureComparer, pairs: PicturePairs) -> Iterator[Compared]:
-    """The comparison on each picture, one after another. Raises what making feeds and running the models raise."""
+    """Yield the comparison on each image in turn. Raises what making feeds and running the models raise."""
     return (comparer.compare(pairs.make(index)) for index in range(len(pairs)))
 
 
 def over_all(results: Iterable[Compared], labels: Sequence[str], progress: Progress = SILENT) -> Compared:
-    """The comparison over all pictures, from those on each of them, which are as they are needed."""
+    """Return the comparison over all images, from lazily computed comparisons of single images."""
     dumps: list[Dump] = []
 
     def compared() -> Iterator[tuple[str, Comparison]]:
@@ -90,7 +88,7 @@ def over_all(results: Iterable[Compared], labels: Sequence[str], progress: Progr
 
 
 def _dump(simulation: Simulation, folder: Path) -> Dump:
-    """All tensors in the model's own order of axes."""
+    """Return a dump of all tensors in the model's own order of axes."""
     return spooled(map(_as_computed, simulation.records), folder)
 
 
@@ -104,8 +102,10 @@ def _as_computed(record: Record) -> Record:
 def compared_on_cluster(
     float_model: Model, fixed_model: Model, pairs: PicturePairs, scheduler: str, progress: Progress = SILENT
 ) -> Iterator[Compared]:
-    """The comparison on each picture, in their order. Raises what ``each_compared`` and ``run_tasks`` raise, and
-    ModelError for a model over 2 GB."""
+    """Yield the comparison on each image, in order.
+
+    Raises what ``each_compared`` and ``run_tasks`` raise, and ModelError for a model over 2 GB.
+    """
     files = tuple((serialise(model.proto), model.path) for model in (float_model, fixed_model))
     pictures = (pairs.make(index) for index in range(len(pairs)))
     for comparison, *records in run_tasks(_comparing, files, pictures, Workers(scheduler=scheduler), progress):
@@ -138,13 +138,13 @@ def _bare(record: Record) -> Record:
 
 
 def _gone() -> np.ndarray:
-    raise ValuesError("the values of a picture that another machine ran are not kept")
+    raise ValuesError("values of an image that ran on another machine are not kept")
 
 
 def spooled(records: Iterable[Record], folder: Path) -> Dump:
-    """The dump of these records, their values in a file in ``folder``; each is written before the next one is made.
+    """Return a dump of these records with values in a file in ``folder``; each is written before the next is made.
 
-    Raises OutputError when the file cannot be written.
+    Raises OutputError if the file cannot be written.
     """
     offsets: dict[tuple[str, tuple[int, ...] | None, np.dtype], int] = {}
     kept: list[tuple[Record, int]] = []
@@ -163,7 +163,7 @@ def spooled(records: Iterable[Record], folder: Path) -> Dump:
                     if key not in offsets:
                         offsets[key] = file.seek(-file.tell() % _ALIGNED, 1)
                         write_array(file, array)
-                # the array itself must not be kept
+                # do not keep the array itself
                 kept.append((replace(record, tensor=Tensor(info, _nothing)), offsets[key]))
             file.flush()
             data = map_open(file.fileno()) if file.tell() else None
@@ -175,7 +175,7 @@ def spooled(records: Iterable[Record], folder: Path) -> Dump:
 def _read(record: Record, data: MappedFile | None, offset: int) -> Record:
     info = record.tensor.info
     count = math.prod(info.shape or ())
-    if data is None or not count:  # an empty file cannot be mapped, nor does a last tensor without values lie in it
+    if data is None or not count:  # an empty file cannot be mapped, and a last tensor without values is not in the file
         return replace(record, tensor=Tensor(info, lambda: np.zeros(info.shape or (), info.dtype)))
     return replace(record, tensor=Tensor(info, loader(data, info.dtype, count, offset)))
 

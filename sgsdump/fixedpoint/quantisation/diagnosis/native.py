@@ -1,9 +1,10 @@
-"""A quantised model that only its own framework runs, beside its float model.
+"""Comparison of a quantised model that only its own framework can run with its float model.
 
-Both run on the same inputs and are compared layer by layer, and the weights of a TFLite file with the float ones.
+Both run on the same inputs and are compared layer by layer. The weights of a TFLite file are compared with the float
+weights.
 
-Nothing can be changed inside such a model, so what quantising one tensor alone does to the outputs is not measured.
-Weights tell by themselves: a code is wrong where it is not the nearest to the float weight, or the next to that.
+Such a model cannot be changed, so the effect of quantising one tensor alone on the outputs is not measured. Weights are
+judged directly: a code is wrong if it is neither the nearest to the float weight nor next to that.
 """
 
 from __future__ import annotations
@@ -35,21 +36,23 @@ from sgsdump.tensors.tensor import Tensor, checked_scale, real_values, scale_fit
 from sgsdump.tensors.types import NCHW, NHWC, Quant, TensorInfo, to_nchw, to_nhwc
 
 LabelledFeed = tuple[str, Mapping[str, np.ndarray]]
-SLACK = 1.02  # steps that a right code may be off: rounding the other way, and float32
+SLACK = 1.02  # steps that a correct code may differ by: rounding the other way, and float32
 _ORDERS: Mapping[int, tuple[tuple[int, ...], ...]] = {
     4: ((0, 1, 2, 3), (0, 2, 3, 1), (1, 2, 3, 0)),
     2: ((0, 1), (1, 0)),
 }
-MANY = 0.5  # of the weights; beyond it the float model is not the one that was quantised, or its weights were folded
+MANY = 0.5  # share of the weights; above it, the float model is not the original, or its weights were folded
 
 
 @dataclass(frozen=True, eq=False)
 class ComparedModels:
-    """compared  over all inputs, with dumps of one of them for facts.
-    weights   by name of the quantised model, the share of its codes that are wrong; ``unknown``: why weights are not
-              judged, "" where they are.
-    worst     of the input with the largest error its place among them, and the outputs of floats by name: the quantised
-              model's, and the float one's; None where there is no error.
+    """The comparison of two models.
+
+    compared  over all inputs, with the dumps of one input for facts.
+    weights   by name in the quantised model, the share of wrong codes.
+    unknown   reason why weights are not judged, or "".
+    worst     position of the input with the largest error, and its float outputs by name: of the quantised and of the
+              float model. None if there is no error.
     """
 
     compared: Compared
@@ -65,8 +68,13 @@ class ComparedModels:
 def compared_models(
     models: tuple[Model, Model], feeds: Sequence[LabelledFeed], folder: Path, progress: Progress = SILENT
 ) -> ComparedModels:
-    """``models``: the float one, whose inputs the feeds are of, and the quantised one; ``folder`` takes the values of
-    one input at a time. Raises InputError for models of other inputs, and what running the models raises."""
+    """Compare the models layer by layer.
+
+    models  the float model, whose inputs the feeds belong to, and the quantised model.
+    folder  holds the values of one input at a time.
+
+    Raises InputError for models with different inputs, and what running the models raises.
+    """
     inputs = _Inputs(*models)
     runners = [_Dumped(model) for model in models]
     dumps: list[Dump] = []
@@ -84,16 +92,16 @@ def compared_models(
     comparison = merge_each(each_compared())
     weights = {found.name: found for found in _weights(models, comparison)}
     wrong = {name: found.wrong for name, found in weights.items() if found.wrong}
-    unknown = "" if weights else "no weight of the one model is found in the other"
+    unknown = "" if weights else "no weight of the quantised model matches the float model"
     if len(wrong) > MANY * len(weights):
-        wrong, unknown = {}, "most of them are not what this float model's round to; was it made of these weights?"
+        wrong, unknown = {}, "most differ from this float model's rounded weights. Was the model quantised from it?"
     findings = [_finding(found, comparison) for found in weights.values() if found.name in wrong]
     comparison = replace(comparison, causes=(*findings, *comparison.causes))
     return ComparedModels(Compared(comparison, *dumps), wrong, unknown, worst.found)
 
 
 class _Worst:
-    """Of the inputs seen so far, the one whose outputs have the largest mean error, and the values there."""
+    """The input whose outputs have the largest mean error so far, with its values."""
 
     def __init__(self) -> None:
         self.found: tuple[int, Mapping[str, tuple[np.ndarray, np.ndarray]]] | None = None
@@ -112,7 +120,7 @@ class _Worst:
 
 
 def _laid_as(tensor: Tensor, other: Tensor) -> np.ndarray:
-    """A tensor's real values, in the order of another's axes."""
+    """Return a tensor's real values in the axis order of another tensor."""
     values, layouts = np.array(tensor.real()), (tensor.info.layout, other.info.layout)
     if layouts == (NHWC, NCHW):
         return to_nchw(values)
@@ -120,14 +128,14 @@ def _laid_as(tensor: Tensor, other: Tensor) -> np.ndarray:
 
 
 class _Inputs:
-    """The float model's inputs as the quantised model takes them: of the same name, else in the same place."""
+    """The float model's inputs as the quantised model takes them: matched by name, otherwise by position."""
 
     def __init__(self, float_model: Model, quantised: Model):
         self._layout = float_model.layout
         own, others = graph_inputs(float_model.proto), {spec.name: spec for spec in graph_inputs(quantised.proto)}
         if len(own) != len(others):
             raise InputError(
-                f"{quantised.path} has {len(others)} inputs, {float_model.path} {len(own)}; was it made of this net?"
+                f"{quantised.path} has {len(others)} inputs, {float_model.path} {len(own)}. Is this its float model?"
             )
         named = [spec.name for spec in own] if others.keys() == {spec.name for spec in own} else [*others]
         self._specs = {spec.name: others[name] for spec, name in zip(own, named)}
@@ -137,7 +145,7 @@ class _Inputs:
 
 
 class _Dumped:
-    """A model whose runs are dumps with its network."""
+    """A model whose runs are dumps that include the network."""
 
     def __init__(self, model: Model):
         self._runner = open_runner(model, keep_sessions=True)
@@ -146,7 +154,7 @@ class _Dumped:
         self._slots = {name: slot for node in model.proto.graph.node for slot, name in enumerate(node.output)}
 
     def dump(self, feed: Mapping[str, np.ndarray], folder: Path) -> Dump:
-        """Every tensor, the values in a file in ``folder``."""
+        """Return a dump of every tensor with values in a file in ``folder``."""
         dump = spooled(self._records(feed), folder)
         network = cache(partial(of_nodes, dump.records, self._nodes, self._quants))
         return Dump(dump.records, network=network)
@@ -160,7 +168,7 @@ class _Dumped:
 
 
 def _nodes(model: Model) -> Iterator[Node]:
-    """The nodes as a dump's network takes them, with the activations that their operators have inside."""
+    """Yield the nodes in the form of a dump's network, with activations that operators contain."""
     for known, node in zip(nodes_of(model.proto), model.proto.graph.node):
         fused = {each.name: each.s.decode() for each in node.attribute if each.name == FUSED}
         yield (*known[:5], fused)
@@ -168,8 +176,11 @@ def _nodes(model: Model) -> Iterator[Node]:
 
 @dataclass(frozen=True)
 class _Weight:
-    """A weight of the quantised model that the operator of ``layer`` reads: the share of its codes that are ``wrong``,
-    and its ``error`` relative to the float one."""
+    """A weight of the quantised model, read by the operator of ``layer``.
+
+    wrong  share of wrong codes.
+    error  error relative to the float weight.
+    """
 
     name: str
     layer: str
@@ -178,14 +189,14 @@ class _Weight:
 
 
 def _weights(models: tuple[Model, Model], comparison: Comparison) -> Iterator[_Weight]:
-    """Those of operators whose outputs were compared."""
+    """Yield the weights of operators whose outputs were compared."""
     float_model, quantised = models
     if quantised.native is None or quantised.native.runtime != "tflite":
         return
     makers = [{name: node for node in model.proto.graph.node for name in node.output} for model in models]
     for row in comparison.rows:
         node, own = makers[0].get(row.name), makers[1].get(row.sample_name)
-        if node is not None and node.op_type in ACTIVATIONS:  # TFLite's operators have theirs inside
+        if node is not None and node.op_type in ACTIVATIONS:  # operators of TFLite contain their activation
             node = makers[0].get(node.input[0], node)
         if node is None or own is None or row.io != "out":
             continue
@@ -202,8 +213,10 @@ def _weights(models: tuple[Model, Model], comparison: Comparison) -> Iterator[_W
 
 
 def _judged(weight: _Weight, codes: np.ndarray, quant: Quant, real: np.ndarray, coarse: float) -> _Weight:
-    """The weight with its figures; ``coarse``: how far the float one itself may be off, which is stored in codes where
-    only the weights of the float model were quantised."""
+    """Return the weight with its figures.
+
+    coarse  tolerance of the float weight, which may be stored in codes if only the weights of the model were quantised.
+    """
     info = TensorInfo(weight.name, codes.shape, codes.dtype, quant=quant)
     off = np.abs(real_values(codes, info).astype(np.float64) - real)
     size = float(np.linalg.norm(real))
@@ -213,7 +226,7 @@ def _judged(weight: _Weight, codes: np.ndarray, quant: Quant, real: np.ndarray, 
 
 
 def _float_weight(model: Model, reads: Sequence[str], slot: int) -> tuple[np.ndarray | None, float]:
-    """A weight of the float model, and half the step where it is stored in codes; None for what is none."""
+    """Return a weight of the float model, and half a step if it is stored in codes; None if the input is no weight."""
     if slot >= len(reads):
         return None, 0.0
     if model.native is None:
@@ -228,8 +241,10 @@ def _float_weight(model: Model, reads: Sequence[str], slot: int) -> tuple[np.nda
 
 
 def _as_stored(real: np.ndarray, shape: tuple[int, ...]) -> Iterator[np.ndarray]:
-    """A float weight in TFLite's order of axes, in each way in which its shape fits. ONNX has O, I, H, W (a depthwise
-    one C, 1, H, W), TFLite O, H, W, I and 1, H, W, C."""
+    """Yield a float weight in TFLite's axis order, in each way that fits the shape.
+
+    ONNX has O, I, H, W (depthwise C, 1, H, W), TFLite O, H, W, I and 1, H, W, C.
+    """
     for order in _ORDERS.get(real.ndim, ()):
         turned = real.transpose(order)
         if turned.shape == shape:

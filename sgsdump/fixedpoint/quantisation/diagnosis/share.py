@@ -1,8 +1,7 @@
-"""The share of a network that became integers: of its weights, and of its multiplications where shapes are known; and
-the bits of each convolution that did.
+"""Share of a model that became integers, by weights and by multiplications, and the bits of each convolution.
 
-What stays in float32 in the fixed model (an LSTM, the branches of an If, attention's products of two tensors) is as
-good there as in the float model, which says nothing of the chip.
+Operators that stay in float32 in the fixed model (an LSTM, branches of an If, products of two tensors in attention)
+have no error there. This tells nothing about their error on the chip.
 """
 
 from __future__ import annotations
@@ -29,11 +28,12 @@ _FLOATS = (1, 10, 11, 16)  # of TensorProto: float32, float16, float64, bfloat16
 
 @dataclass(frozen=True)
 class IntegerShare:
-    """weights  the part of all weights that became integers, and ``macs`` that of multiplications; None where it is
-             not known.
-    floats   operators with weights, and products of two tensors, that stayed in float32, by type, with how many there
-             are of each.
-    convolutions, wide  how many of them became integers, and how many of these have 16 bits.
+    """The share of a model that became integers.
+
+    weights       share of all weights that became integers, or None.
+    macs          share of multiplications that became integers; None if unknown.
+    floats        by type, the number of operators with weights and products of two tensors that stayed in float32.
+    convolutions  number of convolutions that became integers; ``wide``: how many of these have 16 bits.
     """
 
     weights: float | None
@@ -49,12 +49,12 @@ class IntegerShare:
 
 @dataclass(frozen=True)
 class ConvolutionBits:
-    """Of a convolution by what its operator stores.
+    """The bits of a convolution, by the tensor that its operator stores.
 
-    input      what the bits go with: they are those of the weights too.
+    input      its first input; the bits are also those of the weights.
     bits       8 or 16.
-    raised_by  who raised it: RULE, CONFIG, QUANT_FILE or LEVEL of ``quant_plan``; "" for 8 bits.
-    rule       which rule it was.
+    raised_by  RULE, CONFIG, QUANT_FILE or LEVEL of ``quant_plan``; "" for 8 bits.
+    rule       the rule, if a rule raised it.
     """
 
     input: str
@@ -64,7 +64,7 @@ class ConvolutionBits:
 
 
 def bits_by_layer(facts: FixedFacts | None) -> dict[str, ConvolutionBits]:
-    """The convolutions of a fixed model, by the tensor that the operator with it stores."""
+    """Return the bits of a fixed model's convolutions, by the tensor that the operator stores."""
     found = {}
     for operator in facts.operators if facts is not None else ():
         types = [facts.weights[name].dtype for name in operator.constants if name in facts.weights] if facts else []
@@ -78,8 +78,7 @@ def bits_by_layer(facts: FixedFacts | None) -> dict[str, ConvolutionBits]:
 
 
 def float_layers(model: Model, facts: FixedFacts | None) -> dict[str, str]:
-    """By the tensor that it makes, what each operator reads that stayed in float32 and has weights or multiplies two
-    tensors."""
+    """Return the input of each float32 operator that has weights or multiplies two tensors, by its output."""
     graph, done = Graph(deployed(model)), facts.convolutions if facts else {}
     stayed = (node for node in graph.nodes if node.output and node.output[0] not in done)
     return {
@@ -116,7 +115,7 @@ def integer_share(model: Model, facts: FixedFacts | None) -> IntegerShare:
 
 
 def _is_product(graph: Graph, node: NodeProto) -> bool:
-    """Whether a node multiplies two tensors that are computed."""
+    """Return whether a node multiplies two computed tensors."""
     return node.op_type in ("MatMul", "Gemm") and not any(name in graph.constants for name in node.input[:2])
 
 
@@ -134,8 +133,10 @@ def _part(sums: dict[bool, int]) -> float | None:
 
 
 def _weights(graph: Graph, node: NodeProto) -> Iterator[int]:
-    """The sizes of a node's constants of two and more axes, those of its branches too; what only moves, adds or scales
-    has none."""
+    """Yield the sizes of a node's weights: constants of two or more axes, including those in its branches.
+
+    Operators that only move, add or scale have no weights.
+    """
     subgraphs = [each.g for each in node.attribute if each.HasField("g")]
     if node.op_type in ("Conv", "ConvTranspose", "Gemm", "MatMul", *RECURRENT):
         for name in node.input:
@@ -188,14 +189,14 @@ MOST_NAMED = 4
 
 
 def share_text(share: IntegerShare) -> str:
-    """How much of a network became integers, and what stayed in float32; "" where all did."""
+    """Return which part of a model became integers and what stayed in float32; "" if everything became integers."""
     if share.weights is None or not share.convolutions:
-        return "no weight became an integer, so all of the network runs in float32 here"
+        return "no weight became an integer, so the whole model runs in float32 here"
     if share.whole:
         return ""
     kinds = listed([f"{count} {kind}" for kind, count in share.floats.items()], MOST_NAMED)
     macs = f" and {percent(share.macs)} of the multiplications" if share.macs is not None else ""
     return (
-        f"{percent(share.weights)} of the weights{macs} became integers; {kinds} stayed in float32, which says nothing "
-        f"of the chip"
+        f"{percent(share.weights)} of the weights{macs} became integers; {kinds} stayed in float32, so the result "
+        f"does not show their error on the chip"
     )

@@ -1,4 +1,4 @@
-"""The subject of a diagnosis: a float and a fixed model, the ranges between them, and how pictures are normalised."""
+"""The subject of a diagnosis: a float and a fixed model, their ranges, and the normalisation of images."""
 
 from __future__ import annotations
 
@@ -27,12 +27,15 @@ from sgsdump.tensors.types import Range
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """config  how pictures are normalised; its [CONV_CONFIG] is the user's.
-    ranges  of the float model's tensors, {} where they are not known.
-    made    what calibration found and what was decided, where it was made here.
-    notes   of the fixed model, where it was made here.
-    side    what it is made of besides the ranges, with ``weights_per_channel`` where these name no weights.
-    misread as of ``FixedModel``, where it was made here.
+    """A float and a fixed model to diagnose.
+
+    config   normalisation of images; its [CONV_CONFIG] is the user's.
+    ranges   of the float model's tensors, {} if unknown.
+    made     calibration and quant plan, if the fixed model was made here.
+    notes    of the fixed model, if it was made here.
+    side     side ranges that the fixed model was made from.
+    weights_per_channel  weights have one scale per channel although ``ranges`` has no weights.
+    misread  see ``FixedModel``; set if the fixed model was made here.
     """
 
     float_model: Model
@@ -55,7 +58,7 @@ def calibrated(
     progress: Progress = SILENT,
     workers: Workers = ALONE,
 ) -> Subject:
-    """As ``sgsdump calibrate`` makes the fixed model; call ``rehearse`` first."""
+    """Make the fixed model like ``sgsdump calibrate``; call ``rehearse`` first."""
     calibration = calibrate(model, feeds, config, level, workers=workers, progress=progress)
     side = side_ranges(calibration.statistics)
     fixed = make_fixed(model, calibration.ranges, calibration.config, side=side)
@@ -66,8 +69,10 @@ def calibrated(
 
 
 def of_ranges(model: Model, path: Path, config: InputConfig) -> Subject:
-    """The fixed model of ranges that exist already: a log's tensor_min_max.txt, with what lies beside it, or a quant
-    file. Raises what reading these and ``make_fixed`` raise."""
+    """Make the fixed model from existing ranges: a quant file, or a log's tensor_min_max.txt with its side files.
+
+    Raises what reading these and ``make_fixed`` raise.
+    """
     beside, side = read_log(path, model, weights=True)
     params = [*read_quant_file(path), *beside]
     given = import_params(model, params, config, where=str(path), one_per_tensor=not beside)
@@ -79,18 +84,18 @@ def of_ranges(model: Model, path: Path, config: InputConfig) -> Subject:
 
 
 def given_fixed(model: Model, path: Path, config: InputConfig | None) -> Subject:
-    """A fixed model that exists already; it remembers its own configuration. Raises ModelError, ConfigError."""
+    """Open an existing fixed model, which stores its own configuration. Raises ModelError, ConfigError."""
     fixed = open_model(path)
     facts = read_facts(fixed)
     if facts is None and QuantisedModel(fixed.proto).is_quantised:
-        raise ModelError(f"{path} was quantised by others: only sgsdump diagnose takes such a model as --fixed")
+        raise ModelError(f"{path}: quantised with another tool. Only sgsdump diagnose takes such a model as --fixed")
     if facts is None:
         raise ModelError(
-            f"{path} is a float model; give --fixed a fixed.sim or what calibrate wrote, or leave it out to make one"
+            f"{path} is a float model. Pass fixed.sim or a model from calibrate to --fixed, or omit --fixed to make one"
         )
     if facts.origin is None or not facts.origin.inputs:
         if config is None:
-            raise ConfigError(f"{path} does not say how its pictures are normalised; give --input-config too")
+            raise ConfigError(f"{path}: the normalisation of images is not stored in the model. Pass --input-config")
     else:
         own = InputConfig(facts.origin.inputs)
         config = own if config is None else replace(config, inputs=own.inputs)
@@ -103,8 +108,11 @@ def given_fixed(model: Model, path: Path, config: InputConfig | None) -> Subject
 
 
 def _named_as(model: Model, fixed: Model, facts: FixedFacts) -> tuple[Model, FixedFacts]:
-    """The fixed model with its convolutions under the float model's names: a fixed.sim does not have the name of a
-    convolution that a Relu was fused into, but that of its weights, perhaps with a number behind."""
+    """Return the fixed model with its convolutions under the float model's names.
+
+    In a fixed.sim, a convolution with a fused Relu loses its own name; only the name of its weights remains, possibly
+    with a number appended.
+    """
     outputs = {node.input[1]: node.output[0] for node in model.proto.graph.node if len(node.input) > 1}
     names = {}
     for name, stored in facts.convolutions.items():
@@ -123,14 +131,14 @@ def _check_inputs(model: Model, fixed: Model, path: Path) -> None:
     own, others = ({spec.name for spec in graph_inputs(each.proto)} for each in (model, fixed))
     if own != others:
         raise ModelError(
-            f"{path} is the fixed model of another net: its inputs are {', '.join(sorted(others))}, those of "
+            f"{path}: made from another model. Its inputs are {', '.join(sorted(others))}, those of "
             f"{model.path} {', '.join(sorted(own))}"
         )
     ours, theirs = (BranchGuard(each).taken for each in (model, fixed))
     if theirs and ours != theirs:
         raise ModelError(
-            f"{path} was made with other branches of the model's Ifs than these inputs take "
-            f"({_branches(theirs)}; here {_branches(ours)}); give inputs that take the same"
+            f"{path}: made with other branches of the model's Ifs than these inputs take "
+            f"({_branches(theirs)}; here {_branches(ours)}). Use inputs that take the same branches"
         )
 
 

@@ -1,1 +1,1 @@
-"""Networks quantised by others, beside the float network they were made from."""
+"""Models quantised with other tools, compared with the float model that they were made from."""

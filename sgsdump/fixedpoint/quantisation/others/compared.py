@@ -1,8 +1,8 @@
-"""A float network and its quantised copy run on the same inputs, layer by layer, and what quantising each tensor loses.
+"""Comparison of a float model and its quantised copy on the same inputs, and the loss of quantising each tensor.
 
-The figures of onnxruntime's qdq_loss_debug come of it too, as it defines them: over all inputs laid end to end the
-signal to noise, in decibels, of a tensor against itself before it was quantised (``before_after``) and against the
-float network's (the rows' SQNR), and of each weight against its original (``QuantisedWeight.sqnr``).
+The results include the figures of onnxruntime's qdq_loss_debug, as it defines them. They are signal-to-noise ratios in
+decibels over all inputs together: of a tensor against itself before quantisation (``before_after``), of a tensor
+against the float model's (the SQNR of rows), and of each weight against its original (``QuantisedWeight.sqnr``).
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ LabelledFeed = tuple[str, Mapping[str, np.ndarray]]
 
 @dataclass(frozen=True, eq=False)
 class ComparedNetworks:
-    """compared      layer by layer over all inputs, with dumps of one of them for facts.
-    outputs       the quantised network's outputs of floats against the float one's.
-    before_after  by float tensor, in decibels, what its own quantising loses.
-    errors        the outputs' mean error on each input, in their order.
-    worst         of the input with the largest error its place among them, and the outputs by name: the quantised
-                  network's, and the float one's; None where there is no error.
+    """The comparison of two models.
+
+    compared      layer by layer over all inputs, with the dumps of one input for facts.
+    outputs       float outputs of the quantised model against those of the float model.
+    before_after  by float tensor, its signal-to-noise ratio after quantisation in decibels.
+    errors        mean error of the outputs on each input, in input order.
+    worst         position of the input with the largest error, and its outputs by name: of the quantised and of the
+                  float model. None if there is no error.
     """
 
     compared: Compared
@@ -52,7 +54,7 @@ class ComparedNetworks:
 
 
 class NetworkRunner:
-    """A model whose runs are dumps: integers as the floats that they mean, and the network that it is."""
+    """A model whose runs are dumps: integers are shown as the floats that they represent, with the network."""
 
     def __init__(self, model: Model):
         self._model = model
@@ -61,7 +63,7 @@ class NetworkRunner:
         self._nodes = list(nodes_of(model.proto))
 
     def dump(self, feed: Mapping[str, np.ndarray], folder: Path) -> Dump:
-        """Every tensor, the values in a file in ``folder``. Raises what running the model raises."""
+        """Return a dump of every tensor with values in a file in ``folder``. Raises what running the model raises."""
         dump = spooled(self._records(feed), folder)
         network = cache(partial(of_nodes, dump.records, self._nodes, self._quantised.quants))
         return Dump(dump.records, network=network)
@@ -80,7 +82,11 @@ def compared_networks(
     folder: Path,
     progress: Progress = SILENT,
 ) -> ComparedNetworks:
-    """``models``: the float one and the quantised one; ``folder`` takes the values of one input at a time."""
+    """Compare the models layer by layer.
+
+    models  the float model and the quantised model.
+    folder  holds the values of one input at a time.
+    """
     runners = [NetworkRunner(model) for model in models]
     names = [info.name for info in models[0].proto.graph.output]
     sums: dict[str, list[Sums]] = {}
@@ -116,7 +122,7 @@ def _norms(sums: Sums) -> tuple[float, float]:
 
 
 class _Outputs:
-    """The network's outputs over all inputs."""
+    """The outputs of the model over all inputs."""
 
     def __init__(self, pair: QuantisedPair, names: Iterable[str]):
         roots = pair.twins.roots
@@ -163,13 +169,13 @@ class _Outputs:
         return found
 
     def worst(self) -> tuple[int, dict[str, tuple[np.ndarray, np.ndarray]]] | None:
-        """The input with the largest error and the values there."""
+        """Return the position of the input with the largest error, and its output values."""
         errors = [np.inf if np.isnan(error) else error for error in self.errors]
         place = int(np.argmax(errors)) if errors else 0
         return (place, self._held[place]) if errors and errors[place] > 0 else None
 
     def _centred(self, name: str) -> Sums | None:
-        """Sums about the float network's mean over the inputs, where there are enough and they were kept."""
+        """Return sums about the float model's mean over the inputs; None if there are too few or they were not kept."""
         both = [held[name] for held in self._held if name in held]
         same = len({real.shape for _, real in both}) == 1
         if self._room < 0 or len(both) < FEWEST_FOR_MEAN or not same:

@@ -1,7 +1,8 @@
-"""A network quantised by others and its float network: which tensors and weights of the one are which of the other.
+"""Link a model quantised with another tool to its float model: matching tensors and weights.
 
-A *unit* is what a quantiser takes or leaves as one: a float operator, with the Relu or Clip that the quantised network
-lacks. A tensor is quantised as long as a unit that makes or reads it is; a weight as long as the unit that reads it is.
+A *unit* is what a quantiser quantises or skips as a whole: a float operator with the Relu or Clip that the quantised
+model lacks. A tensor stays quantised as long as a unit that writes or reads it is quantised. A weight stays quantised
+as long as a unit that reads it is.
 """
 
 from __future__ import annotations
@@ -30,13 +31,16 @@ if TYPE_CHECKING:
     from sgsdump.tensors.types import Quant
 
 EPSILON = float(np.finfo(np.float64).eps)
-ROUNDING = 0.1  # four bits in blocks come to 0.02
-IN_PROPORTION = 15.0  # decibels: what four bits leave
+ROUNDING = 0.1  # four bits in blocks reach 0.02
+IN_PROPORTION = 15.0  # decibels: what four bits achieve
 
 
 @dataclass(frozen=True)
 class Unit:
-    """A float operator that was quantised; ``names`` of its nodes, "" for one without, ``output`` what it makes."""
+    """A float operator that was quantised.
+
+    ``names`` of its nodes ("" if unnamed), ``output`` is the tensor it makes.
+    """
 
     output: str
     op_type: str
@@ -45,11 +49,12 @@ class Unit:
 
 @dataclass(frozen=True, eq=False)
 class QuantisedTensor:
-    """An activation that the quantised network keeps as integers.
+    """An activation that the quantised model stores as integers.
 
-    name    of the float tensor; ``root`` and ``holder`` are of the quantised network: before, and what holds it.
-    quant   None where its scale is found as the network runs.
-    units   those that keep it quantised.
+    name    name of the float tensor.
+    root    name before quantisation in the quantised model; ``holder``: name of the tensor that holds the integers.
+    quant   None if the scale is computed at run time.
+    units   units that keep the tensor quantised.
     """
 
     name: str
@@ -61,9 +66,9 @@ class QuantisedTensor:
 
 @dataclass(frozen=True, eq=False)
 class QuantisedWeight:
-    """``values`` is what the integers mean, ``real`` the float original, of one shape.
+    """A quantised weight: ``values`` of the integers and the ``real`` float original, in one shape.
 
-    scaled_with  of a bias without a scale of its own: the weight whose scale it goes by, which both are wrong with.
+    scaled_with  for a bias without a scale of its own, the weight that sets its scale; both share a wrong scale.
     """
 
     name: str
@@ -74,13 +79,15 @@ class QuantisedWeight:
 
     @property
     def sqnr(self) -> float:
-        """Decibels, as onnxruntime's qdq_loss_debug measures it."""
+        """Signal-to-noise ratio in decibels, as onnxruntime's qdq_loss_debug measures it."""
         return sqnr(self.real, self.values)
 
     @property
     def factor(self) -> float:
-        """How many times too large the scale is, where nothing else is wrong: the values over their originals, by least
-        squares. 1.0 where these are not in proportion, or the factor is within what rounding makes."""
+        """Factor by which the scale is too large, if nothing else is wrong: a least-squares fit of values to originals.
+
+        1.0 if they are not proportional or the factor is within rounding.
+        """
         real, values = (array.astype(np.float64).ravel() for array in (self.real, self.values))
         factor = float(real @ values) / max(float(real @ real), EPSILON)
         is_rounding = abs(factor - 1) <= ROUNDING or not np.isfinite(factor)
@@ -88,7 +95,7 @@ class QuantisedWeight:
 
 
 def sqnr(real: np.ndarray, values: np.ndarray) -> float:
-    """Signal to quantisation noise in decibels: 20 log10(|real| / |real - values|), norms of all values together."""
+    """Return the signal-to-quantisation-noise ratio of all values in decibels: 20 log10(|real| / |real - values|)."""
     signal, noise = (float(np.linalg.norm(array.astype(np.float64).ravel())) for array in (real, real - values))
     return decibels(signal, noise)
 
@@ -98,8 +105,10 @@ def decibels(signal: float, noise: float) -> float:
 
 
 def float_proto(model: Model) -> ModelProto:
-    """The float model in float32, its nodes in an order in which they can run, at an opset that has what is written
-    here; tensors keep their names. Raises ModelError."""
+    """Return the float model in float32, in execution order, at the opset used here, with unchanged tensor names.
+
+    Raises ModelError.
+    """
     whole = in_one_piece(model.proto, None if model.folder is None else str(model.folder))
     ordered = type(whole)()
     ordered.CopyFrom(whole)
@@ -109,7 +118,7 @@ def float_proto(model: Model) -> ModelProto:
 
 
 class QuantisedPair:
-    """The float network and its quantised copy. Raises ModelError where nothing of the one is found in the other."""
+    """The float model and its quantised copy. Raises ModelError if they have no tensor or weight in common."""
 
     def __init__(self, float_proto: ModelProto, quantised_proto: ModelProto):
         self.float = QuantisedModel(float_proto)
@@ -118,12 +127,12 @@ class QuantisedPair:
         self._floats = {own: root for root, own in self.twins.roots.items()}
         if not self.tensors and not self.weights:
             raise ModelError(
-                "no quantised tensor of the one model is found in the other; was it made of this float model?"
+                "no quantised tensor or weight matches the float model. Was the model quantised from this float model?"
             )
 
     @cached_property
     def units(self) -> dict[str, Unit]:
-        """By each tensor that its nodes make the unit."""
+        """The unit of each tensor that its nodes make."""
         units: dict[str, Unit] = {}
         graph = self.quantised.groups
         stored = {weight.real for weight in self.quantised.weights}
@@ -140,7 +149,7 @@ class QuantisedPair:
         return units
 
     def _float_outputs(self, node: Node) -> Iterator[str]:
-        """The float tensors that an operator of the quantised network makes, through the steps of its arithmetic."""
+        """Yield the float tensors that an operator of the quantised model makes, through its arithmetic steps."""
         graph, waiting, seen = self.quantised.groups, [name for name in node[3] if name], set[str]()
         while waiting:
             name = waiting.pop()
@@ -152,8 +161,10 @@ class QuantisedPair:
             seen.add(name)
 
     def _chain(self, output: str, node: Node) -> Iterator[Node]:
-        """The float nodes from the one that makes a tensor up to that of the quantised operator's kind, where nothing
-        but what quantisers fold lies between."""
+        """Yield the float nodes from the producer of a tensor back to the node of the quantised operator's kind.
+
+        Only operators that quantisers fold may lie between.
+        """
         makers = self.float.groups.makers
         part = makers.get(output)
         while part is not None:
@@ -165,7 +176,7 @@ class QuantisedPair:
 
     @cached_property
     def tensors(self) -> tuple[QuantisedTensor, ...]:
-        """In the order of the quantised network's nodes; one for each float tensor."""
+        """The quantised tensors in the order of the float nodes; one per float tensor."""
         graph = self.quantised.groups
         found = []
         for own, root in self._floats.items():
@@ -180,8 +191,7 @@ class QuantisedPair:
         return tuple(sorted(found, key=lambda tensor: order.get(tensor.name, -1)))
 
     def _keeping(self, root: str, depth: int = 0) -> set[Unit]:
-        """The units that keep a float tensor quantised: its maker and its readers, but for those that only move what
-        they are given."""
+        """Return the units that keep a float tensor quantised: its producer and readers, except moving operators."""
         graph = self.float.groups
         units = {
             self.units[node[3][0]]
@@ -195,12 +205,12 @@ class QuantisedPair:
 
     @cached_property
     def weights(self) -> tuple[QuantisedWeight, ...]:
-        """Those whose float original is known, biases too; ``unlinked`` are the others."""
+        """The weights with a known float original, including biases; ``unlinked`` are the others."""
         return self._linked[0]
 
     @property
     def unlinked(self) -> tuple[str, ...]:
-        """Weights of the quantised network whose float original is not in the float network, of that shape."""
+        """Weights of the quantised model without a float original of the same shape."""
         return self._linked[1]
 
     @cached_property
@@ -225,7 +235,7 @@ class QuantisedPair:
         return tuple(found.values()), tuple(unlinked)
 
     def _original(self, weight: StoredWeight, readers: Sequence[tuple[Node, int]]) -> str:
-        """The float weight, by name, else by the operator that reads it; "" for none of its shape."""
+        """Return the name of the float weight, by name or by the operator that reads it; "" if none has the shape."""
         names = [self._floats.get(self.quantised.groups.root(weight.real), weight.name), weight.name]
         for node, slot in readers:
             for output in self._float_outputs(node):
@@ -239,7 +249,7 @@ class QuantisedPair:
         return tensor is not None and int(np.prod(tensor.dims)) == weight.codes.size
 
 
-# Where a float operator reads what its form on integers reads elsewhere.
+# The input of the float operator that corresponds to an input of its integer form.
 _FLOAT_SLOTS: Mapping[str, Mapping[int, int]] = {
     "QLinearConv": {3: 1, 8: 2},
     "QLinearMatMul": {0: 0, 3: 1},
@@ -253,7 +263,7 @@ _FLOAT_SLOTS: Mapping[str, Mapping[int, int]] = {
 
 
 def _shaped(weight: StoredWeight, real: np.ndarray) -> np.ndarray:
-    """The weight's values in the float original's shape: a matrix may have been turned."""
+    """Return the weight's values in the float original's shape; a matrix may be transposed."""
     values = weight.values
     if values.shape == real.shape:
         return values

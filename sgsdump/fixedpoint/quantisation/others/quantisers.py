@@ -1,12 +1,12 @@
-"""Who quantised a model, told by facts, and how each is told to leave operators float.
+"""Identify the tool that quantised a model, and write its options for leaving operators in float.
 
-| quantiser | known by | words |
+| tool | identified by | option |
 |---|---|---|
 | onnxruntime | producer ``onnx.quantize`` | ``quantize_static(…, nodes_to_exclude=[…])`` |
 | ModelOpt | a domain ``trt``, or that producer without onnxruntime's metadata | ``nodes_to_exclude``, patterns |
 | NNCF | tensors named ``dq_output_X_1`` | ``nncf.IgnoredScope(names=[…])`` |
-| AIMET | domain ``aimet.customop``, operator QcQuantizeOp | quantisers of tensors, switched off |
-| Quark | producer, or domains of AMD's | ``QConfig(…, exclude=[…])`` |
+| AIMET | domain ``aimet.customop``, operator QcQuantizeOp | disabled quantisers of tensors |
+| Quark | producer, or AMD's domains | ``QConfig(…, exclude=[…])`` |
 
 Sources: the named functions of onnxruntime 1.32, nvidia-modelopt 0.47 and nncf 3.4; the documentation of aimet-onnx and
 amd-quark.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 ONNXRUNTIME = "onnxruntime"
-# How each is told to make weights of 7 bits, which no product of 8 bits saturates with.
+# Options for 7-bit weights, whose products with 8 bits never saturate.
 SEVEN_BITS: Mapping[str, str] = MappingProxyType(
     {
         ONNXRUNTIME: "quantize_static(..., reduce_range=True)",
@@ -37,7 +37,7 @@ _AMD = ("com.amd.quark", "com.vai.quantize")
 
 @dataclass(frozen=True)
 class LeftFloat:
-    """What is to stay float: names of nodes, operator types all of whose nodes are among them, tensors and weights."""
+    """What is to stay float: node names, operator types whose nodes are all among them, tensors and weights."""
 
     nodes: tuple[str, ...]
     op_types: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class LeftFloat:
 
 
 def quantiser_of(proto: ModelProto) -> str:
-    """A key of ``WORDS``; "" where nothing tells."""
+    """Return a key of ``WORDS``; "" if the tool is unknown."""
     producer = proto.producer_name.lower()
     domains = {entry.domain for entry in proto.opset_import}
     nodes = proto.graph.node
@@ -64,7 +64,7 @@ def quantiser_of(proto: ModelProto) -> str:
 
 
 def words(quantiser: str, left: LeftFloat) -> str:
-    """Python to paste; onnxruntime's where it is not known who made the model."""
+    """Return Python code to paste; onnxruntime's if the tool is unknown."""
     return WORDS.get(quantiser, _onnxruntime)(left)
 
 
@@ -112,5 +112,5 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _pattern(name: str) -> str:
-    """A name as a regular expression that fits it alone."""
+    """Return a regular expression that matches only this name."""
     return f"^{re.escape(name)}$"

@@ -1,9 +1,9 @@
-"""The float network with each quantised tensor and weight behind a switch: any of them in, alone or all but one.
+"""The float model with a switch for each quantised tensor and weight: any subset can be quantised.
 
-    made by its operator -> If(switch) then Clip(Round(x / scale), low, high) * scale else x -> read by all
+    producer -> If(switch) then Clip(Round(x / scale), low, high) * scale else x -> all readers
 
-One graph and one session serve every trial; the switches are inputs. What a quantised tensor holds is computed in
-floats by the definition of QuantizeLinear and DequantizeLinear; the rounding of integer kernels is not in it.
+One graph and one session serve every trial; the switches are inputs. Quantised values are computed in float by the
+definition of QuantizeLinear and DequantizeLinear. The rounding of integer kernels is not included.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from sgsdump.tensors.dtypes import is_integer
 
 
 class SwitchedNetwork:
-    """Raises ModelError where onnxruntime will not load it.
+    """A float model with switches. Raises ModelError if onnxruntime cannot load it.
 
-    tensors weights  those that have a switch; ``left_out`` are tensors of a type that a float graph cannot round to.
-    outputs          of the network, those of floats.
+    tensors, weights  those with a switch.
+    left_out          tensors of a type that a float graph cannot round to.
+    outputs           float outputs of the model.
     """
 
     def __init__(self, pair: QuantisedPair):
@@ -44,18 +45,18 @@ class SwitchedNetwork:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every switch."""
+        """The names of all switched tensors and weights."""
         return (*(tensor.name for tensor in self.tensors), *(weight.name for weight in self.weights))
 
     def switch_of(self, name: str) -> str:
         return f"{name}{self._mark}quantised"
 
     def before(self, name: str) -> str:
-        """What a tensor is called before its switch."""
+        """Return the name of a tensor before its switch."""
         return f"{name}{self._mark}float"
 
     def run(self, feed: Mapping[str, np.ndarray], quantised: Collection[str]) -> dict[str, np.ndarray]:
-        """The network's outputs with these tensors and weights quantised, all others float."""
+        """Return the model's outputs with these tensors and weights quantised and all others float."""
         switches = {self.switch_of(name): np.array(name in quantised) for name in self.names}
         return self._graph.run({**feed, **switches}, self.outputs)
 
@@ -68,7 +69,7 @@ def _can_round(tensor: QuantisedTensor, graph: Graph) -> bool:
 
 
 def _switch(graph: GraphProto, network: SwitchedNetwork, known: Graph) -> None:
-    """Put every switch into the graph, in place."""
+    """Insert all switches into the graph, in place."""
     inputs, weights = set(known.inputs), {weight.name for weight in network.weights}
     made = {tensor.name for tensor in network.tensors} - inputs
     fed = {name: network.before(name) for name in made}

@@ -1,1 +1,1 @@
-"""From pictures to the range of a tensor: statistics, fits, the side files' ranges."""
+"""Calibration ranges: from images to statistics, fitted ranges and the ranges of side files."""

@@ -1,14 +1,14 @@
-"""Masks of attention: how far down the ranges of a Softmax's input, and of what brings a mask to it, have to reach.
+"""Masks of attention: limit the ranges of Softmax inputs and of the tensors that carry a mask to them.
 
-A mask is -10000, -1e9, the lowest float or -infinity, added to the scores or put in their place. What lies 11 below the
-largest value of its row is 0 after the Softmax (exp(-t) is 0 from there in the hardware's own arithmetic,
-docs/formats/fixed_arithmetic.md#softmax), so a range need not reach further; one that reaches to -1e9 has steps of
-30 000, and the scores are lost in them.
+A mask is -10000, -1e9, the lowest float or -infinity, added to the scores or written in their place. A value 11 below
+the largest of its row is 0 after the Softmax: exp(-t) is 0 from there in the hardware's own arithmetic,
+docs/formats/fixed_arithmetic.md#softmax. A range therefore need not reach further. A range that reaches -1e9 has steps
+of 30 000, in which the scores are lost.
 
-From the Softmax backwards each tensor has the ends beyond which its values are all one (``Ends``): for the Softmax's
-input the least of the rows' largest values, less 11 and a margin; for a + b, the end of the sum less the largest value
-of the other; a choice, a constant factor and what moves values pass them on. A tensor that anything else reads as well
-has none. A range that goes ``BEYOND`` further is cut at its end.
+Going backwards from the Softmax, each tensor gets ends beyond which all values act alike (``Ends``). The input of the
+Softmax ends at the smallest row maximum minus 11 and a margin. Each operand of a + b ends at the end of the sum minus
+the largest value of the other. A choice, a constant factor and moving operators pass the ends on. A tensor with any
+other reader has no ends. A range that exceeds its end by more than ``BEYOND`` is cut at its end.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
     from sgsdump.fixedpoint.quantisation.ranges.statistics import Extremes
 
-# exp(-t) is 0 from here on; rows of other data may have a largest value that is less by the margin.
+# exp(-t) is 0 from here on; the row maxima of other data may be lower by the margin.
 EXP_IS_ZERO, MARGIN = 11.0, 5.0
-# Ranges that reach less far beyond what counts stay as they were seen: their steps are fine enough.
+# Ranges that exceed their end by less than this stay as observed: their steps are fine enough.
 BEYOND = 32.0
-# A row whose largest value lies so far below 0, or below that of another row, holds nothing but masked values.
+# A row whose maximum is this far below 0, or below that of another row, holds only masked values.
 MASKED = 1000.0
 _PASSING = REARRANGING | {
     *("Cast", "Clip", "Concat", "Dropout", "Expand", "Gather", "GatherElements", "GatherND", "Max", "Min", "Pad"),
     *("Slice", "Split", "Tile", "Where"),
 }
-# What these read has ends that are computed of those of what they put out.
+# Operators whose input ends are computed from the ends of their output.
 _COMPUTING = frozenset(("Add", "Sub", "Mul", "Div", "Neg"))
-# Of these operators the inputs from this one on are values; of the others that pass them on the first alone.
+# First input that holds values; for other operators that pass values on, only the first input does.
 _SEVERAL = {"Concat": 0, "Max": 0, "Min": 0, "Where": 1}
 
 
 class Ends(NamedTuple):
-    """Values below ``low`` count as ``low``, those above ``high`` as ``high``."""
+    """Limits of a tensor: values below ``low`` count as ``low``, values above ``high`` as ``high``."""
 
     low: float
     high: float
@@ -59,18 +59,17 @@ NO_ENDS, UNREAD = Ends(-np.inf, np.inf), Ends(np.inf, -np.inf)
 
 
 def softmax_inputs(graph: Graph) -> dict[str, int]:
-    """The inputs of the graph's Softmaxes, and the axis of each."""
+    """Return the inputs of the graph's Softmaxes, with the axis of each."""
     return {node.input[0]: attribute(node, "axis", -1) for node in graph.nodes if node.op_type == "Softmax"}
 
 
 def masking(graph: Graph) -> dict[str, Ends]:
-    """The tensors whose values are all brought to Softmaxes as masks are; beyond a finite end they may be infinite."""
+    """Return the tensors whose values all reach Softmaxes as masks; beyond a finite end, values may be infinite."""
     return ends_of(graph, dict.fromkeys(softmax_inputs(graph), 0.0), {})
 
 
 def guarded(graph: Graph) -> frozenset[str]:
-    """The Softmaxes whose NaN, of a row that is masked wholly, an IsNaN and a Where take out again, and no other
-    operator reads."""
+    """Return the Softmaxes whose NaN (from fully masked rows) an IsNaN and a Where remove, without other readers."""
     return frozenset(
         node.output[0] for node in graph.nodes if node.op_type == "Softmax" and _is_guarded(graph, node.output[0])
     )
@@ -84,13 +83,13 @@ def _is_guarded(graph: Graph, name: str) -> bool:
 
 
 def cut(graph: Graph, ranges: Mapping[str, Range], tops: Mapping[str, Extremes]) -> dict[str, Range]:
-    """The ranges, those cut that a mask carries beyond what counts (``Range.uncut``).
+    """Return the ranges, cut where a mask extends them beyond their ends (``Range.uncut``).
 
     ranges  of every float tensor; an end may be infinite.
-    tops    by Softmax's input the lowest and the highest of its rows' largest values.
+    tops    by input of a Softmax, the lowest and the highest row maximum.
     """
     inputs = [name for name in softmax_inputs(graph) if name in ranges]
-    # Of one with nothing but masked rows no more is known than that infinity has to end somewhere.
+    # If all rows are masked, only an infinite range needs an end.
     lowest = {name: tops[name].low for name in inputs if name in tops}
     lowest |= {name: 0.0 for name in inputs if name not in tops and np.isinf(ranges[name].low)}
     ends = ends_of(graph, {name: top - EXP_IS_ZERO - MARGIN for name, top in lowest.items()}, ranges)
@@ -107,7 +106,7 @@ def cut(graph: Graph, ranges: Mapping[str, Range], tops: Mapping[str, Extremes])
 
 
 def ends_of(graph: Graph, lowest: Mapping[str, float], ranges: Mapping[str, Range]) -> dict[str, Ends]:
-    """The tensors that have ends, and these; ``lowest``: of the Softmaxes' inputs."""
+    """Return the tensors that have ends, with these; ``lowest``: of the inputs of Softmaxes."""
     found: defaultdict[str, list[Ends]] = defaultdict(list)
     found.update((name, [NO_ENDS]) for name in graph.outputs)
     for node in reversed(graph.nodes):
@@ -130,7 +129,7 @@ def _widest(ends: Iterable[Ends]) -> Ends:
 def _of_inputs(
     graph: Graph, node: NodeProto, made: Ends, lowest: Mapping[str, float], ranges: Mapping[str, Range]
 ) -> Iterator[tuple[str, Ends]]:
-    """A node's inputs and the ends that they have for it, whose output has the ends ``made``."""
+    """Yield a node's inputs with the ends that follow from the ends ``made`` of its output."""
     kind, names = node.op_type, node.input
     if node.domain not in MAIN_DOMAINS:
         kind = ""
@@ -166,7 +165,7 @@ def _of_sum(minus: bool, names: Iterable[str], made: Ends, reach: list[Ends]) ->
 
 
 def _of_product(graph: Graph, node: NodeProto, made: Ends) -> Iterator[tuple[str, Ends]]:
-    """By a constant of one sign; ends of products of two tensors are not known."""
+    """Yield the ends for a constant factor of one sign; products of two tensors have no known ends."""
     names = list(node.input)
     factors = np.array([-1.0])
     of = 0
@@ -189,7 +188,7 @@ def _of_product(graph: Graph, node: NodeProto, made: Ends) -> Iterator[tuple[str
 
 
 def _reach(graph: Graph, name: str, ranges: Mapping[str, Range]) -> Ends:
-    """The lowest and the highest finite value of a tensor, as far as they are known."""
+    """Return the lowest and the highest finite value of a tensor, as far as known."""
     if name in graph.constants:
         values = graph.value(name).astype(np.float64)
         values = values[np.isfinite(values)]

@@ -1,7 +1,7 @@
-"""Run a float model as the SDK's float simulator does: sums in the simulator's order, all else by onnxruntime.
+"""Run a float model like the SDK's float simulator: sums in the simulator's order, everything else in onnxruntime.
 
-Element by element (Add, Mul, Relu, ...) float32 arithmetic has one result, and so has what only moves values.
-An operator without a rule in ``simulator_rules`` keeps onnxruntime's last bits.
+Elementwise float32 arithmetic (Add, Mul, Relu, ...) and moving operators have only one possible result. An operator
+without a rule in ``simulator_rules`` keeps onnxruntime's last bits.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _FLOAT = "tensor(float)"
 
 
 class SimulatorRunner:
-    """Runs a float model on one feed after another, each on one thread; see ``runner.Runner``. Several threads may run
-    feeds side by side.
+    """Runs a float model on one feed after another, each on one thread; see ``runner.Runner``.
+
+    Several threads may run feeds in parallel.
 
     rules  of the model, by output.
     """
@@ -43,7 +44,7 @@ class SimulatorRunner:
     def run(
         self, feed: Mapping[str, np.ndarray], only: Collection[str] | None = None, advance: Advance = unwatched
     ) -> Iterator[Layer]:
-        """Every node output in topological order; see ``runner.Runner``."""
+        """Yield every node output in topological order; see ``runner.Runner``."""
         fed = {name: _live(array, self._types[name]) for name, array in fitted(feed, self._inputs).items()}
         live, computed = dict(fed), dict[str, np.ndarray]()
         for index, part in enumerate(self._parts):
@@ -51,7 +52,7 @@ class SimulatorRunner:
             if array is None:
                 outcomes = self._outputs.of(part, live, fed)
             else:
-                # onnxruntime reads the array where it lies, and does not keep it.
+                # onnxruntime reads the array in place without keeping it alive.
                 computed[part.makes[0]] = array
                 outcomes = {part.makes[0]: _live(array, TensorProto.FLOAT)}
             for node in part.nodes:
@@ -68,7 +69,7 @@ class SimulatorRunner:
             advance(index + 1, len(self._parts))
 
     def _cut(self) -> list[Segment]:
-        """A part for each node with a rule, and for the nodes between two."""
+        """Return one part for each node with a rule, and one for the nodes between two of them."""
         parts: list[list[NodeProto]] = []
         joins = False
         for node in self._outputs.nodes:
@@ -80,7 +81,7 @@ class SimulatorRunner:
         return [segment(nodes, self._outputs.weights) for nodes in parts]
 
     def _by_rule(self, node: NodeProto, live: Mapping[str, Live]) -> np.ndarray | None:
-        """The output of a node; None where no rule applies."""
+        """Return the output of a node; None if no rule applies."""
         source = live.get(node.input[0]) if node.output[0] in self._rules else None
         if source is None or source.type != _FLOAT:
             return None

@@ -248,9 +248,7 @@ def _together(
     if first is None or second is None:
         return first or second  # type: ignore[return-value]
     if first[0] != second[0]:
-        raise InputError(
-            f"tensor {name!r} has another number of channels on another image: {first[0]} and {second[0]}"
-        )
+        raise InputError(f"tensor {name!r} has another number of channels on another image: {first[0]} and {second[0]}")
     return first[0], first[1].merged(second[1])
 
 

@@ -1,1 +1,1 @@
-"""Trying quant plans on a few pictures, to decide ranges and bits by what the outputs say."""
+"""Trials of quant plans on a few images, which decide ranges and bits by the effect on the outputs."""

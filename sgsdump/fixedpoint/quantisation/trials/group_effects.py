@@ -1,24 +1,24 @@
-"""Which of many domains change the outputs: groups of neighbours are tried together, halved while they change much.
+"""Group testing: find the domains that affect the outputs by trying groups of neighbours and splitting them.
 
-Noise adds up: what the 8 bits of several domains do to the outputs together is about the sum of what each does alone,
-as energy, so a group that does little has no member that does much. Of n domains of which k matter some k log n groups
-are tried in place of n domains; where all matter, half as many again.
+Noise adds up: the effect of several domains at 8 bits is about the sum of their single effects, as energy. A group with
+little effect therefore has no member with much effect. If k of n domains matter, some k log n groups are tried instead
+of n domains; if all matter, half as many again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-# A group is looked into where it has this part of what is asked for: sums of noise are not exact.
+# A group is examined from this part of the threshold on, because sums of noise are not exact.
 SURE = 0.5
-# Smaller groups of which all may matter are not halved again.
+# Groups up to this size whose members may all matter are not halved again.
 SMALL = 4
 
 
 class GroupEffects:
-    """The effects of domains 0 to ``count`` - 1, by ``effect`` of a group of them, measured once each.
+    """The effects of domains 0 to ``count`` - 1; ``effect`` measures a group, once each.
 
-    bounds    the effect of the smallest group tried with each domain in it, infinite before any is.
+    bounds    effect of the smallest group tried with each domain, infinite before any trial.
     together  the size of that group.
     """
 
@@ -29,8 +29,10 @@ class GroupEffects:
         self.together = [count] * count
 
     def at_least(self, floor: float) -> list[int]:
-        """The domains whose effect alone is at least ``floor``, the last first. A group is followed by its first half:
-        what runs before the middle is the same."""
+        """Return the domains whose own effect is at least ``floor``, in ascending order.
+
+        The first half of a group is tried next, because it runs the same up to the middle.
+        """
         found = []
         pending = [range(self._count)] if self._count else []
         while pending:

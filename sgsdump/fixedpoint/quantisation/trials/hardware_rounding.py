@@ -1,21 +1,21 @@
-"""What the hardware rounds on the way to a stored tensor, for the float approximation of a plan.
+"""Hardware rounding on the way to a stored tensor, for the float approximation of a plan.
 
-A convolution's accumulator is cut to some 14 bits before bias and multiplier (``integer/convolution.py``). Beside 8
-bits that is little, but it decides which way they round; of a network at 16 bits it is most of the error, 10 to 40
-times what INT16 itself does. The graph of all plans does the same: with g the step of what is left of the accumulator,
+A convolution's accumulator is cut to some 14 bits before bias and multiplier (``integer/convolution.py``). Compared
+with 8 bits this is little, but it decides their rounding direction. In a model at 16 bits it is most of the error, 10
+to 40 times that of INT16 itself. The graph of all plans does the same; with g the step of the cut accumulator,
 
     out = round(conv(x, w / g) + zero) * gain + addend              see ``Accumulated``
 
-Constants that a tensor is multiplied by or that are added to it (a BatchNormalization kept apart) are fed as the
-hardware has them: of a UINT8 tensor the addend is whole half steps, and a quarter of a step more (``_constants``).
+Constant factors and addends of a tensor (a separate BatchNormalization) are fed as the hardware stores them. The addend
+of a UINT8 tensor is a number of whole half steps plus a quarter step (``_constants``).
 
 A product is cut to 15 bits (``integer/arithmetic.py``), and each operator inside a fused chain to INT16 over its own
-range. Each such rounding to a grid of g adds noise of the variance g^2 / 12, which the operators after it scale; a
-tensor that is stored as INT16 with the scale s is rounded in steps of
+range. Each rounding to a grid of g adds noise with variance g^2 / 12, which later operators scale. A tensor stored as
+INT16 with the scale s is therefore rounded in steps of
 
     s' = sqrt(s^2 + 12 * sum of the variances)
 
-in place of s, and so is as noisy without another pass over it.
+instead of s, and so has the same noise without a further pass.
 """
 
 from __future__ import annotations
@@ -53,17 +53,20 @@ if TYPE_CHECKING:
 
     from sgsdump.fixedpoint.quantisation.type_rules import Operator
 
-# Those whose accumulator the graph of all plans rounds; of the others it is noise.
+# Operators whose accumulator the graph of all plans rounds; for others it counts as noise.
 ACCUMULATING = ("Conv", "ConvTranspose")
 ACTIVATIONS = ("Relu", "Clip")
-# The accumulator rounds halves away from zero, and Round to even: they are moved past the middle.
+# The accumulator rounds halves away from zero, Round to even: values are moved past the middle.
 TIES = 1 + 2.0**-21
 
 
 @dataclass(frozen=True, eq=False)
 class Rounded:
-    """An operator under one plan: the convolution that heads it, or None; the constants that its nodes multiply by or
-    add, by output; and the quant in whose steps its output is as noisy as on the hardware, None where that is its own.
+    """The rounding of an operator under one plan.
+
+    head       the convolution at its start, or None.
+    constants  constants that its nodes multiply by or add, by output.
+    quant      quant with steps that give the noise of the hardware; None for its own.
     """
 
     head: Accumulated | None = None
@@ -73,12 +76,13 @@ class Rounded:
 
 @dataclass(frozen=True, eq=False)
 class Accumulated:
-    """A convolution under one plan, float32, one value per output channel.
+    """A convolution under one plan, in float32, one value per output channel.
 
-    grid   the step of what is left of the accumulator, a real value: its weights are divided by it.
-    zero   in such steps: what the input's zero point adds.
-    gain   what a step becomes, with the hardware's multiplier; ``addend`` the real value added then.
-    key    differs where the grid does.
+    grid    real step of the cut accumulator; weights are divided by it.
+    zero    contribution of the input's zero point, in such steps.
+    gain    real value of a step after the hardware's multiplier.
+    addend  real value that is added then.
+    key     differs if the grid differs.
     """
 
     grid: np.ndarray
@@ -88,7 +92,7 @@ class Accumulated:
     key: bytes
 
     def in_steps(self, node: NodeProto, weight: np.ndarray) -> np.ndarray:
-        """A convolution's weights over the grid of its accumulator."""
+        """Return a convolution's weights divided by the grid of its accumulator."""
         kernel = kernel_of(node, "", weight)
         assert kernel is not None, "of a convolution"
         return weight / kernel.per_channel(self.grid)
@@ -96,7 +100,7 @@ class Accumulated:
 
 @dataclass(frozen=True)
 class OnHardware:
-    """Have a trial round as the hardware does; ``side``: what calibration found beside the ranges."""
+    """Makes a trial round like the hardware; ``side``: the side ranges of calibration."""
 
     side: SideRanges = NOTHING_BESIDE
 
@@ -108,10 +112,11 @@ class OnHardware:
 
 @dataclass(frozen=True, eq=False)
 class HardwareRounding:
-    """Of one float model.
+    """Hardware rounding of one float model.
 
-    ranges    of every tensor, those inside chains too; ``channels``: a convolution's output -> those of its channels.
-    weight    of a convolution, the quant of its weights of a type.
+    ranges    of every tensor, including those inside chains.
+    channels  by output of a convolution, the ranges of its channels.
+    weight    returns the quant of a convolution's weights for a type.
     """
 
     graph: Graph
@@ -123,24 +128,23 @@ class HardwareRounding:
     _sums: dict[tuple[str, np.dtype], np.ndarray | None] = field(default_factory=dict)
 
     def of(self, operator: Operator, tensors: Mapping[str, Quant]) -> Rounded:
-        """What an operator rounds where ``tensors`` are stored so; looked up by the quants' identities first, which
-        most plans share."""
+        """Return the rounding of an operator for these quants; cached by identity, because most plans share them."""
         quants = (*map(tensors.get, operator.inputs), *map(tensors.get, operator.outputs))
         same = (operator.outputs[0], *map(id, quants))
         if same not in self._same:
             key = (operator.outputs[0], *map(_facts, quants))
             if key not in self._known:
                 self._known[key] = self._rounded(operator, tensors)
-            self._same[same] = quants, self._known[key]  # kept, so that no other quant has the identity
+            self._same[same] = quants, self._known[key]  # keep the quants, so that no other object gets their identity
         return self._same[same][1]
 
     @staticmethod
     def accumulates(node: NodeProto) -> bool:
-        """Whether the graph of all plans rounds its accumulator."""
+        """Return whether the graph of all plans rounds the node's accumulator."""
         return node.op_type in ACCUMULATING
 
     def spread(self, operators: Iterable[Operator]) -> dict[str, int]:
-        """What multiplies by a constant or adds one, by output, with the place of the constant."""
+        """Return the nodes that multiply by or add a constant, by output, with the index of the constant."""
         return {
             node.output[0]: place
             for operator in operators
@@ -158,7 +162,7 @@ class HardwareRounding:
         return replace(found, quant=replace(own, scale=scale)) if variance > 0 else found
 
     def _variance(self, operator: Operator, tensors: Mapping[str, Quant], head: Accumulated | None) -> float:
-        """The noise of all roundings but the last, and but for those that the graph does."""
+        """Return the noise of all roundings except the last one and those that the graph performs."""
         nodes = list(operator.nodes)
         if len(nodes) > 1 and nodes[1].op_type in ACTIVATIONS and is_convolution(self.graph, nodes[0]):
             del nodes[1]  # the limits of the convolution's output
@@ -174,7 +178,7 @@ class HardwareRounding:
         return variance
 
     def _gain(self, node: NodeProto) -> float:
-        """What becomes of the noise before a node: its energy is multiplied by this."""
+        """Return the factor by which a node scales the energy of earlier noise."""
         if node.op_type == "Mul" and (constant := self._constant(node)):
             return float(np.mean(np.square(self.graph.value(constant).astype(np.float64))))
         return 1 / 16 if node.op_type == "Sigmoid" else 1.0
@@ -184,7 +188,7 @@ class HardwareRounding:
         return "" if place is None else node.input[place]
 
     def _place(self, node: NodeProto) -> int | None:
-        """Of the constant that a node multiplies by or adds, spread over its channels or over everything."""
+        """Return the index of the constant that a node multiplies by or adds, per channel or for all, or None."""
         if node.op_type not in SPREAD:
             return None
         places = [place for place, name in enumerate(node.input) if name in self.graph.constants]
@@ -199,8 +203,10 @@ class HardwareRounding:
         return places[0] if spread and dtype_of(tensor.data_type) == np.float32 else None
 
     def _constants(self, operator: Operator, tensors: Mapping[str, Quant]) -> dict[str, np.ndarray]:
-        """See ``arithmetic``: a factor becomes a multiplier of 15 bits, an addend whole half steps of the output. What
-        the addend is added to is whole half steps too: with the last halving, rounded up, a quarter of a step is added.
+        """Return the constants as the hardware stores them; see ``arithmetic``.
+
+        A factor becomes a 15-bit multiplier, an addend a number of half steps of the output. The sum is in half steps
+        too; the final halving rounds up, which adds a quarter step on average.
         """
         found: dict[str, np.ndarray] = {}
         for index, node in enumerate(operator.nodes):
@@ -224,7 +230,7 @@ class HardwareRounding:
         return found
 
     def _quant_of(self, operator: Operator, index: int, tensors: Mapping[str, Quant]) -> Quant | None:
-        """What a node of an operator puts out."""
+        """Return the quant of the output of one of an operator's nodes."""
         following = operator.nodes[index + 1 :]
         if not following:
             return tensors.get(operator.outputs[0])
@@ -236,7 +242,7 @@ class HardwareRounding:
         return tensors.get(name) or (self._inner(name, node) if index else None)
 
     def _product_grid(self, node: NodeProto, tensors: Mapping[str, Quant]) -> float:
-        """See ``arithmetic``: s_a * s_b * 2^h."""
+        """Return the step of a product; see ``arithmetic``: s_a * s_b * 2^h."""
         scale = 1.0
         for name in node.input[:2]:
             scale *= step(tensors[name]) if name in tensors else step(self._inner(name, node))
@@ -247,7 +253,7 @@ class HardwareRounding:
         return scale * 2.0 ** max(log2_ceiling(largest) - PRODUCT_BITS, 0) if largest else 0.0
 
     def _inner(self, name: str, following: NodeProto) -> Quant:
-        """Of a tensor inside a chain."""
+        """Return the quant of a tensor inside a chain."""
         rule, bounds = rule_of(following.op_type), self.ranges.get(name)
         if bounds is None:
             return int16_quant(0.0, 0.0)
@@ -255,7 +261,7 @@ class HardwareRounding:
         return int16_quant(bounds.low, max(bounds.high, rule.reach if rule else 0.0))
 
     def _accumulated(self, operator: Operator, tensors: Mapping[str, Quant]) -> Accumulated | None:
-        """Of the convolution that heads an operator; None where there is none with such a rule."""
+        """Return the accumulator of an operator's first convolution; None if there is no such rule."""
         node = operator.head
         source = tensors.get(node.input[0]) if is_convolution(self.graph, node) else None
         kept = [each for each in operator.nodes[1:] if each.op_type not in ACTIVATIONS]
@@ -293,7 +299,7 @@ class HardwareRounding:
         return self._sums[key]
 
     def _bias(self, node: NodeProto, count: int) -> np.ndarray | None:
-        """Zeros without one; None where it is no constant of one value per output channel."""
+        """Return the bias; zeros if absent, None if it is not a constant with one value per output channel."""
         if len(node.input) < 3 or not node.input[2]:
             return np.zeros(count)
         if node.input[2] not in self.graph.constants:

@@ -1,7 +1,7 @@
-"""The outputs of fixed models in the hardware's integers against the float model's, over all pictures at once.
+"""Outputs of fixed models in the hardware's integers against the float model's, over all images.
 
-The figures of an output are also taken about its mean over the pictures: what a network says is what differs from
-picture to picture, and a large constant beside it hides any error.
+The figures of an output are also taken about its mean over the images. The information of an output is what differs
+between images; a large constant part hides any error.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from sgsdump.tensors.tensor import Quant
 
 Arrays = Mapping[str, np.ndarray]
 ByPicture: TypeAlias = "Callable[[str], ModelProto]"
-# The mean is that of as many pictures' outputs as these bytes hold.
+# Limit for the outputs that the mean is taken over.
 HELD_BYTES = 64 << 20
-# Below this, more than four tenths of what differs from picture to picture is error.
+# Below this, more than four tenths of the variation between images is error.
 LEAST_COS_ABOUT_MEAN = 0.9
-# So many levels at least has what a type resolves.
+# Minimum number of levels for a type to resolve a tensor.
 LEVELS = 100
-# A tensor is resolved in so many steps at 8 bits; no single value of it may be off by more than MOST_STEPS of them.
+# 8 bits resolve a tensor in this many steps; no single value may be off by more than MOST_STEPS of them.
 STEPS, MOST_STEPS = 255, 2
-# Below this part of what it can reach, an output is that of pictures that show nothing of what the network finds.
+# An output that stays below this part of its span saw images without anything for the model to find.
 LITTLE = 0.05
 FEWEST_FOR_MEAN = 3
-# A candidate whose output is off by so much more than as it is, and by more on so many of the images, is worse.
+# A candidate is worse if an output's error grows by this much and is larger on this share of the images.
 WORSE, MOST = 0.05, 0.9
-# The float model is sure of an answer of this probability.
+# The float model is sure of an answer with this probability.
 SURE = 0.9
 
 
 @dataclass(frozen=True)
 class Probabilities:
-    """What a Softmax makes of an output's logits, fixed beside float.
+    """Change of the Softmax probabilities of an output's logits, fixed against float.
 
-    largest  change of a probability.
-    mean     over the positions of one image of the largest change at each, of the image where it is largest.
-    changed  share of the answers (the largest probability of a position) that change; ``sure`` the same of those that
-             the float model is SURE of.
+    largest  largest change of a probability.
+    mean     largest change at each position, averaged over the positions of one image; of the worst image.
+    changed  share of answers (the largest probability of a position) that change.
+    sure     share of changed answers among those that the float model is SURE of.
     """
 
     largest: float
@@ -62,15 +62,17 @@ class Probabilities:
     sure: float
 
     def good(self, limits: Thresholds) -> bool:
-        """Whether ``mean`` is within the limit of RMSE, and ``sure`` within what the limit of COS leaves."""
+        """Return whether ``mean`` is within the RMSE limit and ``sure`` within 1 minus the COS limit."""
         most = limits.max_rmse if limits.max_rmse is not None else DOCUMENTED.max_rmse or 0.0
         least = limits.min_cos if limits.min_cos is not None else DOCUMENTED.min_cos or 0.0
         return self.mean <= most and self.sure <= 1 - least
 
 
 class _Changes(NamedTuple):
-    """Of one image: the largest change, their mean over the positions, and answers: changed, all, changed of those that
-    the float model is sure of, all of these."""
+    """The changes on one image: largest, mean over the positions, and counts of answers.
+
+    The counts are changed answers, all answers, changed sure answers, all sure answers.
+    """
 
     largest: float
     mean: float
@@ -89,7 +91,7 @@ def _changes(values: np.ndarray, real: np.ndarray, axis: int) -> _Changes:
 
 
 def _together(images: Sequence[_Changes]) -> Probabilities | None:
-    """Over all images; NaN of one shows."""
+    """Return the probabilities over all images; NaN propagates."""
     if not images:
         return None
     largest, mean, changed, answers, changed_sure, sure = zip(*images)
@@ -103,15 +105,14 @@ def _together(images: Sequence[_Changes]) -> Probabilities | None:
 
 @dataclass(frozen=True)
 class OutputFigures:
-    """One output over all pictures.
+    """The figures of one output over all images.
 
-    centred  the sums of both sides less the float model's mean over the pictures; None for few pictures, and where
-             nothing differs from picture to picture.
-    step     of the type it is stored in, 0 where it is stored as float.
-    span     what it reaches over all pictures seen, those of calibration too.
-    largest  the error of the value that is furthest off.
-    seen     what it reaches over these pictures, where ``span`` is of others too.
-    probabilities  of logits that stand in for a Softmax, whose ``sums`` are weighed (``objective.by_probability``).
+    centred  sums of both sides about the float model's mean over the images; None for few images or without variation.
+    step     of the stored type, 0 if stored as float.
+    span     range over all images, including those of calibration.
+    largest  error of the worst value.
+    seen     range over these images, if ``span`` includes others.
+    probabilities  for logits that replace a Softmax; ``sums`` are then weighted (``objective.by_probability``).
     """
 
     sums: Sums
@@ -132,17 +133,17 @@ class OutputFigures:
 
     @property
     def is_resolution(self) -> bool:
-        """Whether the error is what 8 bits, or its own type, leave of what the output reaches."""
+        """Whether the error is within the resolution of 8 bits, or of the stored type, over the output's span."""
         return within_a_step(self.sums, self.largest, self.step, self.span)
 
     @property
     def hardly_moved(self) -> bool:
-        """Whether these pictures hardly move it, so that relative figures say little."""
+        """Whether these images barely affect the output, so that relative figures mean little."""
         return self.probabilities is None and self.seen is not None and self.seen < LITTLE * self.span
 
     @property
     def drowned(self) -> bool:
-        """Whether what differs from picture to picture is lost, however small the error is beside the values."""
+        """Whether the variation between images is lost, however small the error is relative to the values."""
         return self.centred is not None and not self.is_resolution and not cos(self.centred) >= LEAST_COS_ABOUT_MEAN
 
     def good(self, limits: Thresholds) -> bool:
@@ -153,8 +154,11 @@ class OutputFigures:
 
 
 def within_a_step(sums: Sums, largest: float, step: float, span: float) -> bool:
-    """Whether an error is resolution: in the mean within half a step of 8 bits over the tensor's ``span``, or of its
-    own type where that is coarser but has levels for it, and nowhere (``largest``) of more than a few steps."""
+    """Return whether an error is within the resolution.
+
+    Its mean must be within half a step of 8 bits over ``span``, or of the stored type if that is coarser but has enough
+    levels. ``largest`` must be within a few steps.
+    """
     if not (0 < step <= span / LEVELS and sums.count):
         return False
     resolved = max(step, span / STEPS)
@@ -163,8 +167,12 @@ def within_a_step(sums: Sums, largest: float, step: float, span: float) -> bool:
 
 @dataclass(frozen=True)
 class PlanOutputs:
-    """outputs  of one fixed model, by the tensors the outputs are judged by.
-    pictures  the mean error of the outputs on each picture, by its label; ``by_picture`` the sums that it is of."""
+    """The outputs of one fixed model.
+
+    outputs     by the tensors that judge the outputs.
+    pictures    mean error of the outputs on each image, by label.
+    by_picture  sums of each image, by label.
+    """
 
     outputs: Mapping[str, OutputFigures]
     pictures: Mapping[str, float]
@@ -175,7 +183,7 @@ class PlanOutputs:
         return {name: figures.sums for name, figures in self.outputs.items()}
 
     def sums_on(self, labels: Iterable[str]) -> dict[str, Sums]:
-        """The sums over these pictures alone."""
+        """Return the sums over these images."""
         parts = [self.by_picture[label] for label in labels]
         return {name: merged_sums([part[name] for part in parts if name in part]) for name in self.outputs}
 
@@ -199,9 +207,10 @@ class PlanOutputs:
 
 
 class FixedOutputs:
-    """A fixed model that gives real values of chosen tensors.
+    """A fixed model that returns real values of chosen tensors.
 
-    Raises ModelError when onnxruntime will not load it."""
+    Raises ModelError if onnxruntime cannot load it.
+    """
 
     def __init__(self, model: Model, fixed: ModelProto, names: Iterable[str]):
         facts = read_facts(replace(model, proto=fixed))
@@ -215,12 +224,12 @@ class FixedOutputs:
         }
         needed = extract(fixed, None, list(self._sources.values())) if self._sources else fixed
         self._inputs = {info.name for info in needed.graph.input}
-        # Its operators are small: one thread takes less time than several do to wait for one another.
+        # Its operators are small: one thread is faster than several that wait for each other.
         self._graph = WholeGraph(needed, threads=1)
         self.pictures = {name for name, tensor in facts.tensors.items() if tensor.picture}
 
     def run(self, feed: Arrays, raw: Arrays) -> dict[str, np.ndarray]:
-        """``raw``: the feed with pictures as bytes 0 to 255."""
+        """Run one feed; ``raw``: the feed with images as bytes 0 to 255."""
         fed = {name: raw[name] if name in self.pictures else feed[name] for name in feed if name in self._inputs}
         ran = self._graph.run(fed, list(dict.fromkeys(self._sources.values())))
         return {name: self._real(ran[source], name) for name, source in self._sources.items()}
@@ -233,9 +242,9 @@ class FixedOutputs:
 
 
 class _Runs:
-    """Runs of a fixed model, or of several, each for some of the images; one is open at a time.
+    """Runs of one or several fixed models, each for some of the images; one is open at a time.
 
-    steps  by tensor that is stored the largest step of its type.
+    steps  by stored tensor, the largest step of its type.
     """
 
     def __init__(self, model: Model, names: Sequence[str], fixed: ModelProto | ByPicture):
@@ -254,10 +263,10 @@ class _Runs:
 
 
 class Floats(Protocol):
-    """A float model's tensors on one picture after another.
+    """The tensors of a float model on one image after another.
 
-    run      gives the tensors.
-    compare  gets what each fixed model gives of the same picture.
+    run      returns the tensors.
+    compare  receives the values of each fixed model on the same image.
     """
 
     def run(self, label: str, feed: Arrays, /) -> Arrays: ...
@@ -266,7 +275,7 @@ class Floats(Protocol):
 
 
 class FloatOutputs:
-    """A float model's tensors ``names`` on one picture after another; what so many bytes hold is run once."""
+    """The float model's tensors ``names`` on one image after another; results are cached within HELD_BYTES."""
 
     def __init__(self, model: Model, names: Sequence[str]):
         self.names = list(names)
@@ -275,7 +284,7 @@ class FloatOutputs:
         self._room = HELD_BYTES
 
     def run(self, label: str, feed: Arrays) -> Arrays:
-        """``label``: another for each picture."""
+        """Run one feed; ``label`` is unique per image."""
         if label in self._held:
             return self._held[label]
         real = self._graph.run(feed, self.names)
@@ -285,12 +294,12 @@ class FloatOutputs:
         return real
 
     def compare(self, label: str, values: Sequence[Arrays]) -> None:
-        """What the fixed models give is summed by ``outputs_of`` alone."""
+        """Do nothing: ``outputs_of`` sums the values of the fixed models."""
 
 
 @dataclass
 class _Sums:
-    """Of one model: each output's sums picture by picture; ``held`` until the mean is known."""
+    """The sums of one model: each output image by image; ``held`` until the mean is known."""
 
     centred: dict[str, list[Sums]] = field(default_factory=dict)
     held: list[Arrays] = field(default_factory=list)
@@ -308,12 +317,12 @@ def outputs_of(
     spans: Mapping[str, float] = {},
     floats: Floats | None = None,
 ) -> list[PlanOutputs]:
-    """Of each fixed model of ``model`` the tensors ``names`` over all pictures (label, feed, raw feed).
+    """Compare the tensors ``names`` of fixed models of ``model`` over all images (label, feed, raw feed).
 
-    fixed   each a model, or what gives that of a picture by its label.
-    spans   what they reached while calibrating; a Sigmoid's output reaches from 0 to 1 whatever was seen, as the
-            hardware draws it so: nothing below about 0.002. An output whose shape depends on the values is left out.
-    floats  those of ``model``, where they were run on these pictures before.
+    fixed   each a model, or a function that returns the model for an image label.
+    spans   ranges seen during calibration. A Sigmoid's output always spans 0 to 1, because the hardware computes it
+            that way: nothing below about 0.002. An output whose shape depends on the values is left out.
+    floats  float outputs of ``model``, if they were computed on these images before.
     """
     floats = floats or FloatOutputs(model, names)
     graphs = [_Runs(model, names, each) for each in fixed]
@@ -333,7 +342,7 @@ def outputs_of(
             ours = [graph.run(label or str(number), feed, raw) for graph in graphs]
             floats.compare(label, ours)
             odd |= {n for n in names for values in ours if n not in values or values[n].shape != real[n].shape}
-            # Of pictures of several sizes there is no mean to take off.
+            # Images of several sizes have no common mean.
             uneven |= {name for name, array in real.items() if shapes.setdefault(name, array.shape) != array.shape}
             for values, each in zip(ours, sums):
                 pairs = {n: sums_of(values[n], real[n], axes.get(n)) for n in names if n not in odd}
@@ -386,7 +395,7 @@ def _largest(values: np.ndarray, real: np.ndarray) -> float:
 def _settle(
     held: list[Arrays], sums: list[_Sums], names: Sequence[str], odd: set[str], axes: Mapping[str, int]
 ) -> dict[str, np.ndarray]:
-    """The means of what was held, which is let go."""
+    """Return the means of the held values, and release these."""
     means: dict[str, np.ndarray] = {}
     for name in names:
         if name not in odd and held and held[0][name].dtype.kind == "f":
@@ -421,7 +430,7 @@ def _worth(centred: Sequence[Sums]) -> Sums | None:
 
 
 def _probabilities(proto: ModelProto, names: Iterable[str]) -> list[str]:
-    """Those that a Sigmoid makes, or nodes that only rearrange its values."""
+    """Return the tensors that a Sigmoid makes, also rearranged."""
     graph, found = Graph(proto), []
     for name in names:
         node = graph.producer.get(name)

@@ -1,7 +1,7 @@
-"""Try quant plans without making models: one graph, one session, every plan a feed.
+"""Trials of quant plans without new models: one graph, one session, and each plan is a feed.
 
 trial = PlanTrial(model, ranges, config)
-outputs = trial.run(frozenset({"conv3"}), feed)      # conv3's domain at INT16, every other at 8 bits
+outputs = trial.run(frozenset({"conv3"}), feed)      # conv3's domain at INT16, all others at 8 bits
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ from sgsdump.tensors.tensor import Quant
 from sgsdump.tensors.types import Range
 
 Plan = frozenset[str]
-"""Names of the domains at INT16; all others are at 8 bits."""
+"""The names of the domains at INT16; all others are at 8 bits."""
 
 
 @dataclass(frozen=True)
 class Domain:
     """Convolutions that can only be raised to INT16 together because they read one tensor.
 
-    name          the first of ``inputs``: it represents the domain in a plan and in ``tensor_arrays``.
+    name          first of ``inputs``; represents the domain in a plan and in ``tensor_arrays``.
     inputs        first input tensors of the convolutions.
     convolutions  output tensors of the convolution nodes.
     weights       number of weights: their bytes at 8 bits.
@@ -83,8 +83,12 @@ class Domain:
 
 @dataclass(frozen=True, eq=False)
 class _Made:
-    """What a plan feeds, and what it was made of: every stored tensor's quant, those that the hardware rounds coarser,
-    and the convolutions as it sums them."""
+    """The feeds of a plan and their origin.
+
+    tensors      quant of every stored tensor.
+    rounded      stored tensors that the hardware rounds more coarsely.
+    accumulated  convolutions with the hardware's sums.
+    """
 
     tensors: Mapping[str, Quant]
     rounded: Mapping[str, Quant]
@@ -95,12 +99,12 @@ class _Made:
 class PlanTrial:
     """All plans of one float model.
 
-    hardware     the trial rounds on the way as the hardware does (``hardware_rounding``), and draws its Sigmoids so;
-                 without it, each stored tensor is rounded, no more.
+    hardware       rounds intermediate values and computes Sigmoids like the hardware (``hardware_rounding``); by
+                   default only stored tensors are rounded.
 
-    domains      what can be raised, in execution order.
-    fixed_weights  weights that stay at 8 bits in every plan (the picture's convolution).
-    every_plan  the graph that ``parameters`` turn into the fixed model of a plan.
+    domains        domains that can be raised, in execution order.
+    fixed_weights  number of weights that stay at 8 bits in every plan (the image's convolution).
+    every_plan     the graph that ``parameters`` turn into the fixed model of a plan.
     """
 
     def __init__(
@@ -161,7 +165,7 @@ class PlanTrial:
 
     @cached_property
     def domains(self) -> tuple[Domain, ...]:
-        """The domains that can be raised, in execution order: not the picture's, nor what is INT16 in every plan."""
+        """The domains that can be raised, in execution order, without images' and those that are always INT16."""
         settled = self._picture_roots | self.analysis.forced_domains
         return tuple(self._domain(names) for root, names in self._grouped() if root not in settled)
 
@@ -172,7 +176,7 @@ class PlanTrial:
 
     @property
     def fixed_weights(self) -> int:
-        """Number of weights that stay at 8 bits in every plan."""
+        """The number of weights that stay at 8 bits in every plan."""
         return sum(domain.weights for domain in self.settled)
 
     @property
@@ -190,13 +194,13 @@ class PlanTrial:
         return (total + wide) / (2 * total) if total else 0.5
 
     def plan(self, raised: Iterable[str]) -> QuantPlan:
-        """The quant plan with these domains at INT16 and every other at 8 bits."""
+        """Return the quant plan with these domains at INT16 and all others at 8 bits."""
         return decide(self.analysis, self.ranges, replace(self._choice, tensors=tuple(raised)))
 
     def run(
         self, raised: Iterable[str], feed: Mapping[str, np.ndarray], outputs: Iterable[str] | None = None
     ) -> dict[str, np.ndarray]:
-        """The model's outputs (or other stored tensors) under a plan, for raw bytes of a picture input."""
+        """Return the model's outputs (or other stored tensors) under a plan; an image input takes raw bytes."""
         self.evaluations += 1
         return self._session.run({**feed, **self.parameters(frozenset(raised))}, list(outputs or self.outputs))
 
@@ -206,8 +210,11 @@ class PlanTrial:
         ranges: Mapping[str, Range] | None = None,
         weights: Mapping[str, np.dtype] = {},
     ) -> dict[str, Any]:
-        """The inputs that make the graph one of this plan; ``ranges`` in place of the trial's own, ``weights`` the
-        types of those of some convolutions, by output, in place of the plan's."""
+        """Return the inputs that turn the graph into this plan.
+
+        ranges   replace the trial's own.
+        weights  types of the weights of some convolutions, by output, in place of the plan's.
+        """
         tensors = self._plan_scales.of(replace(self._choice, tensors=tuple(raised)), ranges or self.ranges)
         made = None if weights or self._made is None else self._made_on(self._made, tensors)
         if made is None:
@@ -226,7 +233,7 @@ class PlanTrial:
         return _Made(tensors, rounded, accumulated, fed)
 
     def _made_on(self, before: _Made, tensors: Mapping[str, Quant]) -> _Made | None:
-        """From the plan before, only what differs; None where other parameters are fed."""
+        """Return the parameters by updating those of the previous plan; None if other parameters are fed."""
         old = before.tensors
         if list(old) != list(tensors):
             return None
@@ -262,8 +269,7 @@ class PlanTrial:
         return {parameter(n, CONSTANT, self.mark): v for n, v in constants.items() if n in self._hardware.constants}
 
     def _scaled(self, name: str, quant: Quant, coarser: Quant | None) -> dict[str, np.ndarray]:
-        """The parameters of a tensor, made once for each quant that it has in some plan, which is one object in all of
-        them; ``coarser``: with the hardware's steps, where these are."""
+        """Return the parameters of a tensor, cached per quant object; ``coarser``: with the hardware's steps."""
         if quant.dtype is None or name in self._picture_tensors:
             return {}
         key = (name, id(quant), id(coarser))
@@ -272,15 +278,17 @@ class PlanTrial:
             low, zero = (lowest(quant), zero_point(quant)) if coarser is None else held(quant, scale)
             values = ((LOW, low), (SCALE, np.float32(scale)), (ZERO_POINT, zero))
             named = ((parameter(name, part, self.mark), value) for part, value in values)
-            # With the quants, whose identities no others have while they are kept.
+            # Keep the quants, so that no other object gets their identity.
             self._scales[key] = quant, coarser, {each: np.asarray(value) for each, value in named if each in self._fed}
         return self._scales[key][2]
 
     def _rounded(
         self, operators: Iterable[Operator], tensors: Mapping[str, Quant]
     ) -> tuple[dict[str, Quant], dict[str, Accumulated], dict[str, np.ndarray]]:
-        """The stored tensors that the hardware rounds coarser than their type does, the convolutions as it sums them,
-        and the constants that it multiplies by or adds, by output."""
+        """Return the hardware's rounding of these operators.
+
+        It consists of coarser stored tensors, the sums of convolutions, and constant factors and addends, by output.
+        """
         coarser: dict[str, Quant] = {}
         constants: dict[str, np.ndarray] = {}
         accumulated: dict[str, Accumulated] = {}
@@ -296,7 +304,7 @@ class PlanTrial:
         return coarser, accumulated, constants
 
     def _accumulating(self, facts: FixedFacts, widest: QuantPlan) -> dict[str, int]:
-        """Convolutions whose accumulator is rounded as the hardware does, by output, with their output channels."""
+        """Return the convolutions whose accumulator is rounded like the hardware's, with their output channels."""
         rounding = self._rounding
         return {
             name: sums.gain.size
@@ -305,7 +313,7 @@ class PlanTrial:
         }
 
     def _far(self) -> set[str]:
-        """Sigmoids of values beyond their table, by output."""
+        """Return the outputs of Sigmoids whose input exceeds their table."""
         return {
             node.output[0]
             for node in self.analysis.graph.nodes
@@ -317,18 +325,18 @@ class PlanTrial:
         return 0.0 if bounds is None else max(abs(bounds.low), abs(bounds.high))
 
     def shares_scale(self, node: NodeProto) -> bool:
-        """Whether a convolution's 8-bit weights have one scale for all output channels."""
+        """Return whether a convolution's 8-bit weights have one scale for all output channels."""
         calibrated = weight_range(node, self.ranges)
         return weight_quant(self.analysis.graph, node, INT8, calibrated, self._choice.per_channel).axis is None
 
     def _narrow(self) -> set[str]:
-        """Tensors that are UINT8 in some plan."""
+        """Return the tensors that are UINT8 in some plan."""
         domain = self.analysis.domain
         roots = {domain[name] for name in self.analysis.first_inputs} | self._picture_roots
         return {name for name in self.analysis.stored if domain[name] in roots - self.analysis.forced_domains}
 
     def _moved(self) -> set[str]:
-        """Tensors that a node only moves from one of their own domain, picture's left out: they have one scale."""
+        """Return the tensors that are only moved within their domain, without images': they share one scale."""
         graph, domain, together = self.analysis.graph, self.analysis.domain, self.analysis.together
         makers = ((name, graph.producer.get(name)) for name in self.analysis.stored)
         return {
@@ -342,19 +350,18 @@ class PlanTrial:
         }
 
     def _weighted(self, node: NodeProto, dtype: np.dtype, sums: Accumulated | None) -> dict[str, Any]:
-        """The parameters of a convolution, made once for each type of its weights and accumulator (one object in all
-        plans) that it has in some plan."""
+        """Return the parameters of a convolution, cached per type of its weights and per accumulator object."""
         sums = sums if node.output[0] in self._hardware.accumulating else None
         key = (node.output[0], dtype, id(sums))
         if key not in self._convolutions:
             values = {WEIGHT: self._weight(node, dtype, sums)}
             values |= {} if sums is None else {BIAS: sums.zero, GAIN: sums.gain, ADDEND: sums.addend}
             named = {parameter(node.output[0], part, self.mark): value for part, value in values.items()}
-            self._convolutions[key] = sums, named  # with ``sums``, whose identity no other has while it is kept
+            self._convolutions[key] = sums, named  # keep ``sums``, so that no other object gets its identity
         return self._convolutions[key][1]
 
     def _weight(self, node: NodeProto, dtype: np.dtype, sums: Accumulated | None) -> Any:
-        """Made once: the ranges of weights stay. ``sums``: in the steps of that accumulator."""
+        """Return the fake-quantised weights, cached; ``sums``: in the steps of that accumulator."""
         key = (node.output[0], dtype, sums.key if sums else b"")
         if key not in self._weights:
             weight = fake_weight(self.analysis.graph.value(node.input[1]), self._weight_quant(node, dtype))
@@ -386,7 +393,7 @@ class PlanTrial:
 
 
 def words_of(trial: PlanTrial, plan: Plan) -> tuple[str, ...]:
-    """The words of ``tensor_arrays`` that raise a plan's domains."""
+    """Return the words of ``tensor_arrays`` that raise a plan's domains."""
     words = RaisedInputs(trial.analysis).words
     inputs = [name for domain in trial.domains if domain.name in plan for name in domain.inputs]
     return tuple(dict.fromkeys(word for name in inputs for word in words[name]))

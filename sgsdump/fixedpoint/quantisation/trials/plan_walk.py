@@ -1,7 +1,7 @@
-"""Many plans of one ``PlanTrial`` on one picture.
+"""Many plans of one ``PlanTrial`` on one image.
 
-Plans run in an order in which neighbours agree as long as possible, and each only from the first stage on where it
-differs from the one before. Same values as running each plan alone, to the last bit.
+Plans run in an order in which neighbours agree as long as possible. Each plan runs only from the first stage that
+differs from the previous plan. The values equal those of separate runs, to the last bit.
 
 walk = PlanWalk(trial, ["boxes", "logits"])
 for plan, outputs in walk.run(walk.ordered(plans), feed):
@@ -27,17 +27,17 @@ from sgsdump.tensors.types import Range
 if TYPE_CHECKING:
     from sgsdump.fixedpoint.quantisation.trials.plan_trial import Plan, PlanTrial
 
-# Each stage costs some 0.1 ms of its own; more of them save less and less.
+# Each stage costs some 0.1 ms; further stages save less and less.
 MAX_STAGES = 16
-# Of so many places for a cut at most the best are looked for.
+# The best cuts are searched among at most this many places.
 MAX_PLACES = 1000
-# A convolution multiplies so often in the time in which another operator makes a value.
+# Products that a convolution computes in the time that another operator needs for one value.
 PRODUCTS = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A plan, what it feeds, and for each stage the identities of what that stage reads of it."""
+    """A plan, its feeds, and for each stage the identities of the feeds that the stage reads."""
 
     plan: Plan
     fed: Mapping[str, Any]
@@ -47,7 +47,7 @@ class Prepared:
 class PlanWalk:
     """Plans of one ``PlanTrial``; ``outputs`` are names of real tensors of the fixed model.
 
-    Several threads may run feeds side by side; ``ordered`` is for one thread.
+    Several threads may run feeds in parallel; ``ordered`` is for one thread.
     """
 
     def __init__(self, trial: PlanTrial, outputs: Sequence[str]):
@@ -59,7 +59,7 @@ class PlanWalk:
         self._graph = StagedGraph(trial.every_plan, _cuts(trial), fed, outputs)
 
     def ordered(self, plans: Iterable[Plan]) -> list[Prepared]:
-        """The plans, each once, as a walk over the tree of their common beginnings, on from where the last ended."""
+        """Return the plans without duplicates, ordered by common beginnings and continuing from the previous walk."""
         prepared = [self.prepared(plan) for plan in dict.fromkeys(plans)]
         last = self._last.marks if self._last else ()
         walk = sorted(prepared, key=lambda p: [(m != before, m) for m, before in zip_longest(p.marks, last)])
@@ -69,17 +69,17 @@ class PlanWalk:
     def run(
         self, prepared: Sequence[Prepared], feed: Mapping[str, np.ndarray]
     ) -> Iterator[tuple[Plan, dict[str, np.ndarray]]]:
-        """Each plan with its outputs on one feed (raw bytes of a picture)."""
+        """Yield each plan with its outputs on one feed (raw bytes of an image)."""
         yield from self.visit(feed).run(prepared)
 
     def visit(self, feed: Mapping[str, np.ndarray]) -> Visit:
-        """For plans that come one by one, on one feed (raw bytes of a picture)."""
+        """Return a visit of one feed (raw bytes of an image) for plans that arrive one by one."""
         return Visit(self._graph, feed)
 
     def prepared(
         self, plan: Plan, ranges: Mapping[str, Range] | None = None, weights: Mapping[str, np.dtype] = {}
     ) -> Prepared:
-        """A plan with the ranges that the trial has now, or with these; ``weights``: see ``PlanTrial.parameters``."""
+        """Return a plan with the trial's ranges or with these; ``weights``: see ``PlanTrial.parameters``."""
         parameters = self._trial.parameters(plan, ranges, weights)
         fed = self._held_as_before(parameters)
         return Prepared(plan, fed, self._marks(fed))
@@ -88,7 +88,7 @@ class PlanWalk:
         return tuple(tuple(map(id, map(fed.get, reads))) for reads in self._graph.reads)
 
     def _held_as_before(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """What a plan feeds; where its arrays are those of the plan before, what is held of them."""
+        """Return the feeds of a plan as held objects, reusing those of the previous plan."""
         before, held = self._before
         if list(before) == list(parameters):
             changed = compress(parameters, map(is_not, parameters.values(), before.values()))
@@ -99,7 +99,7 @@ class PlanWalk:
         return held
 
     def _held(self, name: str, value: Any) -> Any:
-        """One object for each value of a parameter, so that equal values are the same object."""
+        """Return one object per value of a parameter, so that equal values are identical."""
         if not isinstance(value, (np.ndarray, np.generic)):
             return value
         key = (name, value.tobytes())
@@ -109,7 +109,7 @@ class PlanWalk:
 
 
 class Visit:
-    """One picture's run of plan after plan; what each stage found when it began is kept for the next plan."""
+    """One image's run of successive plans; the state at the start of each stage is kept for the next plan."""
 
     def __init__(self, graph: StagedGraph, feed: Mapping[str, np.ndarray]):
         self._graph = graph
@@ -122,35 +122,40 @@ class Visit:
 
     @property
     def held_bytes(self) -> int:
-        """The values kept for the next plan; counted once after each."""
+        """The size of the values kept for the next plan, counted once per plan."""
         if self._held_bytes is None:
             stages = [*self._entered, *(self._kept[1] if self._kept else ())]
             self._held_bytes = self._graph.bytes_of(value for stage in stages for value in stage.values())
         return self._held_bytes
 
     def keep(self) -> None:
-        """What the last plan's stages found is kept for all plans to come, until this is called again: many of them
-        differ late from it, and early from one another. The next plan may go on from what was kept before, too."""
+        """Keep the last plan's stages for all later plans, until the next call.
+
+        Many plans differ from it late, but from each other early. The next plan may also continue from the previous
+        kept state.
+        """
         if self._before is not None:
             kept, self._kept = self._kept, (self._before, list(self._entered))
             self._before, self._entered[:] = kept or self._kept
-            self._entries, self._held_bytes = self._graph.entries(), None  # others, which write over neither
+            self._entries, self._held_bytes = self._graph.entries(), None  # new ones, which overwrite neither
 
     def run(
         self, prepared: Iterable[Prepared], names: Callable[[Plan], Collection[str]] | None = None
     ) -> Iterator[tuple[Plan, dict[str, np.ndarray]]]:
-        """Each plan with its outputs: those that ``names`` says of it, or all."""
+        """Yield each plan with its outputs: those that ``names`` returns for the plan, or all."""
         for now in prepared:
             yield now.plan, self.outputs(now, names(now.plan) if names else None)
 
     def outputs(self, now: Prepared, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
-        """The wanted tensors under a plan (``names``: only these of them), run from the first stage on where it differs
-        from the plan before, or from the one that was kept."""
+        """Return the wanted tensors under a plan (``names``: only these).
+
+        The plan runs from the first stage that differs from the previous plan or from the kept one.
+        """
         graph, entered, last = self._graph, self._entered, len(now.marks) - 1
         start = 0 if self._before is None else min(_agreeing(self._before.marks, now.marks), last)
         if self._kept is not None and (kept := min(_agreeing(self._kept[0].marks, now.marks), last)) > start:
             start, entered[:] = kept, self._kept[1]
-        self._before = self._held_bytes = None  # an error on the way leaves nothing to go on from
+        self._before = self._held_bytes = None  # after an error there is nothing to continue from
         del entered[start + 1 :]
         carried = entered[start] if entered else {}
         for stage in range(start, last + 1):
@@ -165,12 +170,12 @@ class Visit:
 
 
 def _agreeing(a: Sequence[tuple[int, ...]], b: Sequence[tuple[int, ...]]) -> int:
-    """The first stage at which two plans differ."""
+    """Return the first stage at which two plans differ."""
     return next((stage for stage, (first, second) in enumerate(zip(a, b)) if first != second), len(b))
 
 
 def _cuts(trial: PlanTrial) -> list[int]:
-    """Numbers of the nodes where some domain's parameters are read first, at most MAX_STAGES - 1 of them."""
+    """Return the nodes at which a domain's parameters are first read, at most MAX_STAGES - 1 of them."""
     together = trial.analysis.together
     owner: dict[str, str] = {}
     for chosen in trial.domains:
@@ -192,7 +197,7 @@ def _cuts(trial: PlanTrial) -> list[int]:
 
 
 def _costs(trial: PlanTrial) -> list[float]:
-    """What each node of the graph takes, about, in passes over a value: a convolution does PRODUCTS in the time."""
+    """Return the approximate cost of each node, in passes over a value; a convolution does PRODUCTS in that time."""
     graph = trial.analysis.graph
     costs = []
     for node in trial.every_plan.graph.node:
@@ -213,8 +218,11 @@ def _costs(trial: PlanTrial) -> list[float]:
 
 
 def _starts(offsets: np.ndarray, most: int) -> list[int]:
-    """Which of some places, rising, begin the ``most`` parts of them that have the least sum of distances from each
-    place back to the beginning of its part; by dynamic programming."""
+    """Return the places, of ascending ones, that begin the best ``most`` parts.
+
+    The best parts have the least sum of distances from each place back to the beginning of its part. Uses dynamic
+    programming.
+    """
     count = len(offsets)
     sums, index = np.cumsum([0.0, *offsets]), np.arange(count + 1)
     begins = np.append(offsets, 0.0)

@@ -1,23 +1,22 @@
-"""A quant plan as QDQ ONNX, and one graph of it for every plan.
+"""QDQ ONNX of a quant plan, and one graph for all plans.
 
 ``quantise`` inserts QuantizeLinear and DequantizeLinear where the hardware stores integers. Every stored tensor ``X``
-becomes three: ``X#float`` (what the operator computed), ``X#stored`` (the integers, QuantizeLinear's output) and ``X``
-(the float32 they mean, which the next operator reads); operators inside a fused chain exchange plain floats. Weights
-are INT8 or INT16 initializers before a DequantizeLinear; biases stay float32. A picture input takes the raw bytes of
-the picture, as the SDK's fixed model does.
+becomes three: ``X#float`` (the operator's result), ``X#stored`` (the integers from QuantizeLinear) and ``X`` (their
+float32 values for the next operator). Operators inside a fused chain exchange plain floats. Weights are INT8 or INT16
+initializers before a DequantizeLinear; biases stay float32. An image input takes the raw bytes of the image, like the
+SDK's fixed model.
 
-Why not onnxruntime.quantization: its QDQ writer cannot leave a fused Add's operand unquantised, share one range over
-a domain of movers, mix 8 and 16 bits with the SDK's fixed scales, or take a picture's raw bytes; what it would do for
-the rest is the thirty lines below.
+Why not onnxruntime.quantization? Its QDQ writer cannot leave the operand of a fused Add unquantised, share one range
+over a domain of moving operators, mix 8 and 16 bits with the SDK's fixed scales, or take raw bytes of an image. The
+rest that it would do is the thirty lines below.
 
-``parametrise`` makes of that the graph for every plan: scales, zero points and limits are inputs, and so are the
-weights, so trying another plan is another feed and no new model. Every stored tensor ``X`` is rounded in int16 with
-``X#scale`` and ``X#zero_point``: what UINT8 can hold, int16 holds too. The zero point lies so that the type's largest
-integer is that of int16, which then cuts off what is above by itself; one that some plan makes UINT8 is clipped to
-``X#low`` first, the least value of its type. An average is rounded down, as the hardware divides. After a Relu there
-is nothing below 0, which is in every range; a Relu after a convolution is done by that, in com.microsoft's FusedConv.
-What only moves values of one scale is not rounded again. A convolution's weights come in already fake-quantised, as
-``CONV#weight`` by the name of the convolution's output.
+``parametrise`` turns this into the graph for all plans. Scales, zero points, limits and weights are inputs, so another
+plan is another feed and no new model. Every stored tensor ``X`` is rounded in int16 with ``X#scale`` and
+``X#zero_point``, because int16 holds every UINT8 value. The zero point makes the type's largest integer that of int16,
+which then saturates by itself. A tensor that is UINT8 in some plan is first clipped to ``X#low``, the lowest value of
+its type. An average is rounded down, as the hardware divides. After a Relu no value is below 0, which every range
+includes; a Relu after a convolution therefore becomes com.microsoft's FusedConv. Values that only move within one scale
+are not rounded again. A convolution's weights are fed fake-quantised as ``CONV#weight``, named after its output.
 """
 
 from __future__ import annotations
@@ -51,12 +50,12 @@ if TYPE_CHECKING:
 
 CONTRIB = "com.microsoft"
 LOW, SCALE, ZERO_POINT, WEIGHT = "low", "scale", "zero_point", "weight"
-# Of a convolution that is rounded as the hardware does.
+# Parameters of a convolution that is rounded like the hardware's.
 BIAS, GAIN, ADDEND = "bias", "gain", "addend"
-# What a tensor is multiplied by, or what is added to it, as the hardware has it.
+# A constant factor or addend of a tensor, as the hardware stores it.
 CONSTANT = "constant"
 LARGEST = np.iinfo(np.int16).max
-# Of a step: less than half by so little that a whole number stays one, and more than any other average comes near.
+# Part of a step: slightly less than half, so that an integer stays one, and closer to it than any other average.
 HALF = np.float32(0.498)
 
 
@@ -67,10 +66,10 @@ def quantise(
     keep_integer: frozenset[str] = frozenset(),
     origin: Origin | None = None,
 ) -> ModelProto:
-    """The fixed model of a float model (whose nodes ``plan.operators`` are), as QDQ ONNX.
+    """Return the fixed model of a float model (whose nodes are ``plan.operators``) as QDQ ONNX.
 
-    keep_integer  graph outputs that leave as integers (dequantizations=FALSE).
-    origin        what the plan was made from, to keep beside it in the model's metadata (see ``fixed_facts``).
+    keep_integer  graph outputs that stay integers (dequantizations=FALSE).
+    origin        what the plan was made from, stored in the model's metadata (see ``fixed_facts``).
     """
     writer = _Writer(proto, plan)
     for name in writer.graph.inputs:
@@ -89,7 +88,7 @@ def quantise(
 
 
 def fake_weight(weight: np.ndarray, quant: Quant) -> np.ndarray:
-    """The float32 values a stored weight means."""
+    """Return the float32 values of a stored weight."""
     scale = np.asarray(quant.scale, np.float32)
     if quant.axis is not None:
         scale = scale.reshape([-1 if i == quant.axis else 1 for i in range(weight.ndim)])
@@ -97,7 +96,7 @@ def fake_weight(weight: np.ndarray, quant: Quant) -> np.ndarray:
 
 
 class _Writer:
-    """Collects the nodes and constants of the fixed model while the operators pass by in order."""
+    """Collects the nodes and constants of the fixed model, operator by operator."""
 
     def __init__(self, proto: ModelProto, plan: QuantPlan):
         self.domain = "" if opset_of(proto) >= 21 else CONTRIB
@@ -110,9 +109,10 @@ class _Writer:
         self.convolutions: dict[str, str] = {}
 
     def picture(self, name: str, picture: Picture) -> None:
-        """Bytes -> stored integers: q = byte / (std * scale) + zero_point - mean / (std * scale), in 1/1024 steps.
+        """Add the conversion of bytes to stored integers.
 
-        The SDK's colour matrix works in 1/1024; for its own example it is the identity, so q is the byte.
+        q = byte / (std * scale) + zero_point - mean / (std * scale), in 1/1024 steps. The SDK's colour matrix works in
+        1/1024; in the SDK's own example it is the identity, so q is the byte.
         """
         quant, named = self.plan.tensors[name], self.emit.named
         mean, std = np.asarray(picture.mean, np.float64), np.asarray(picture.std, np.float64)
@@ -144,7 +144,7 @@ class _Writer:
                 self.store(name, computed, name)
 
     def _rounded_down(self, average: str, name: str) -> str:
-        """As the hardware divides: half a step less before it is rounded."""
+        """Subtract half a step before rounding, as the hardware divides."""
         half = HALF * np.float32(self.plan.tensors[name].scale)
         below = self.emit.constant(half, self.emit.named(name, "half_step"))
         return self.add("Sub", [average, below], self.emit.named(name, "below"))
@@ -163,7 +163,7 @@ class _Writer:
         return self.emit.add(op_type, inputs, output, domain=domain, **attributes)
 
     def _weight(self, node: NodeProto) -> str:
-        """The dequantised weight's name; its integers go in as an initializer."""
+        """Add a weight's integers as an initializer and return the name of the dequantised weight."""
         quant, source = self.plan.weights[node.output[0]], node.input[1]
         reader = f":{node.output[0]}" if len(self.graph.consumers[source]) > 1 else ""
         name = self.emit.named(source, str(quant.dtype)) + reader
@@ -194,7 +194,7 @@ class _Writer:
         )
 
     def _dumped(self, operator: Operator) -> DumpedOperator:
-        """A fused operator puts out under the name of its last part that is not an activation (the SDK's way)."""
+        """Return the operator as dumped: named after its last part that is not an activation, like the SDK."""
         constants = []
         for node in operator.nodes:
             for index, name in enumerate(node.input):
@@ -213,11 +213,11 @@ def _import_contrib(proto: ModelProto) -> None:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What the graph of every plan does as the hardware does, by output.
+    """Operators that the graph of all plans computes like the hardware, by output.
 
     accumulating  convolutions whose accumulator is rounded, with their output channels.
-    far           Sigmoids of values beyond their table.
-    constants     what multiplies by a constant or adds one that the hardware rounds, with the place of that.
+    far           Sigmoids whose input exceeds their table.
+    constants     multiplications by and additions of constants that the hardware rounds, with the constant's index.
     """
 
     accumulating: Mapping[str, int] = field(default_factory=dict)
@@ -226,7 +226,7 @@ class Hardware:
 
 
 def parameter(name: str, part: str, mark: str = "#") -> str:
-    """The input that sets ``what`` of a tensor or convolution; ``mark``: the float model's (``mark_of``)."""
+    """Return the name of the input that sets ``part`` of a tensor or convolution; ``mark``: see ``mark_of``."""
     return f"{name}{mark}{part}"
 
 
@@ -238,14 +238,14 @@ def parametrise(
     mark: str = "#",
     hardware: Hardware = Hardware(),
 ) -> ModelProto:
-    """The graph for every plan of a model, from its fixed model with all convolutions at INT16.
+    """Return the graph for all plans of a model, from its fixed model with all convolutions at INT16.
 
-    narrow  tensors that are UINT8 in some plan.
-    moved   tensors whose values a node only moves from one that has the same scale in every plan.
-    mark    the float model's (``mark_of``).
-    hardware  what is done as there.
+    narrow    tensors that are UINT8 in some plan.
+    moved     tensors whose values are only moved from a tensor with the same scale in every plan.
+    mark      the float model's (``mark_of``).
+    hardware  operators computed like the hardware.
 
-    Picture inputs keep their constants, as their type never changes.
+    Image inputs keep their constants, because their type never changes.
     """
     from onnx import ModelProto, numpy_helper
 
@@ -305,8 +305,10 @@ def parametrise(
 
 
 def _drawn_on(node: NodeProto, nodes: list[NodeProto], proto: ModelProto, mark: str) -> NodeProto:
-    """A Sigmoid up to where its table ends, and from there on a straight line, as the hardware draws it
-    (``integer/curves.py``); returns the last of the nodes."""
+    """Replace a Sigmoid by the hardware's: a curve up to the end of its table, then a straight line.
+
+    Returns the last node. See ``integer/curves.py``.
+    """
     from onnx import helper, numpy_helper
 
     source, name = node.input[0], node.output[0]
@@ -327,8 +329,10 @@ def _drawn_on(node: NodeProto, nodes: list[NodeProto], proto: ModelProto, mark: 
 def _accumulated(
     conv: NodeProto, made: tuple[str, int], nodes: list[NodeProto], proto: ModelProto, mark: str
 ) -> NodeProto:
-    """A convolution in whole steps of its accumulator, and what a step becomes; returns the last of the nodes.
-    ``made``: the convolution's name, and its channels."""
+    """Add a convolution in whole steps of its accumulator, and their conversion; return the last node.
+
+    made  the convolution's name and number of channels.
+    """
     from onnx import helper
 
     output, name, channels = conv.output[0], *made
@@ -345,7 +349,7 @@ def _accumulated(
 
 
 def _mean_and_variance(channels: int, proto: ModelProto, mark: str) -> list[str]:
-    """Those of a BatchNormalization that only multiplies and adds, which it does to the same bits as Mul and Add."""
+    """Return mean and variance of a BatchNormalization that only multiplies and adds, bit-identical to Mul and Add."""
     from onnx import numpy_helper
 
     names = [parameter("", f"{part}{channels}", mark) for part in ("zeros", "ones")]
@@ -358,8 +362,10 @@ def _mean_and_variance(channels: int, proto: ModelProto, mark: str) -> list[str]
 def _normalised(
     add: NodeProto, nodes: list[NodeProto], facts: FixedFacts, graph: Graph, proto: ModelProto, mark: str
 ) -> NodeProto:
-    """A Mul and this Add by a constant of each of a convolution's channels, as a BatchNormalization is written, in one
-    pass and to the same bits; anything else as it is. ``graph``: the fixed model's."""
+    """Merge a Mul and this Add, both by per-channel constants after a convolution, into a BatchNormalization.
+
+    One pass gives the same bits. Anything else is returned unchanged. ``graph``: the fixed model's.
+    """
     from onnx import helper, numpy_helper
 
     conv, mul = nodes[-2:] if len(nodes) > 1 else (add, add)
@@ -386,7 +392,7 @@ def _is_conv(nodes: list[NodeProto], output: str) -> bool:
 
 
 def _rectified(conv: NodeProto, relu: NodeProto) -> NodeProto:
-    """The convolution that does the work of the following Relu too."""
+    """Return the convolution with the following Relu fused in."""
     from onnx import helper
 
     fused = helper.make_node("FusedConv", list(conv.input), list(relu.output), conv.name, domain=CONTRIB)
@@ -396,13 +402,13 @@ def _rectified(conv: NodeProto, relu: NodeProto) -> NodeProto:
 
 
 def _made_by(node: NodeProto, convolutions: Collection[str], mark: str) -> str:
-    """The convolution a node is: its output's own name, or without the mark of what is stored afterwards."""
+    """Return the convolution that a node is: its output's name, without the mark for values that are stored later."""
     output = node.output[0].removesuffix(f"{mark}float")
     return output if output in convolutions else node.output[0]
 
 
 def _hold(quantise: NodeProto, name: str, nodes: list[NodeProto], positive: Collection[str], mark: str) -> None:
-    """Add the Clip before a QuantizeLinear of what may be below 0."""
+    """Add the Clip before a QuantizeLinear whose input may be below 0."""
     from onnx import helper
 
     source, within = quantise.input[0], parameter(name, "within", mark)
@@ -413,7 +419,7 @@ def _hold(quantise: NodeProto, name: str, nodes: list[NodeProto], positive: Coll
 
 
 def _half_step(name: str, nodes: list[NodeProto], mark: str) -> str:
-    """Half a step of a tensor, of the scale that is fed."""
+    """Add half a step of a tensor, for the fed scale, and return its name."""
     from onnx import helper
 
     half = parameter(name, "half", mark)
@@ -424,7 +430,7 @@ def _half_step(name: str, nodes: list[NodeProto], mark: str) -> str:
 
 
 def _add_inputs(proto: ModelProto, tensors: list[str], convolutions: list[str], hardware: Hardware, mark: str) -> None:
-    """Those of the parameters that some node reads."""
+    """Add the parameters that some node reads as inputs."""
     from onnx import TensorProto, helper
 
     read = {name for node in proto.graph.node for name in node.input}
@@ -443,7 +449,7 @@ def _add_inputs(proto: ModelProto, tensors: list[str], convolutions: list[str], 
             add(parameter(name, part, mark), TensorProto.FLOAT, None)
     for name in hardware.constants:
         add(parameter(name, CONSTANT, mark), TensorProto.FLOAT, None)
-    # What is fed has no default of the type that the tensor had: of what a picture is moved to it is UINT8.
+    # A fed input must not keep the old initializer: its type differs for tensors moved from an image, which is UINT8.
     given = {info.name for info in proto.graph.input}
     for index in reversed(range(len(proto.graph.initializer))):
         if proto.graph.initializer[index].name in given:
@@ -451,18 +457,18 @@ def _add_inputs(proto: ModelProto, tensors: list[str], convolutions: list[str], 
 
 
 def zero_point(quant: Quant) -> np.int16:
-    """The zero point in int16 with which the type's largest integer is int16's."""
+    """Return the zero point in int16 that maps the type's largest integer to int16's."""
     assert quant.dtype is not None, "a plan knows every type"
     return np.int16(LARGEST - np.iinfo(quant.dtype).max + quant.zero_point)
 
 
 def held(quant: Quant, steps: float) -> tuple[np.float32, np.int16]:
-    """``lowest`` and ``zero_point`` of an INT16 tensor that is rounded in ``steps`` coarser than its own."""
+    """Return ``lowest`` and ``zero_point`` of an INT16 tensor rounded in ``steps`` coarser than its own."""
     count = round(LARGEST * float(quant.scale) / steps)
     return np.float32(-count * steps), np.int16(LARGEST - count)
 
 
 def lowest(quant: Quant) -> np.float32:
-    """The real value that the type's smallest integer means."""
+    """Return the real value of the type's smallest integer."""
     assert quant.dtype is not None, "a plan knows every type"
     return np.float32((np.iinfo(quant.dtype).min - quant.zero_point) * np.float32(quant.scale))
