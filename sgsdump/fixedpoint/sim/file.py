@@ -211,7 +211,7 @@ def read(path: Path | str) -> SimFile:
         return of_bytes(path, data)
     except FormatError as error:
         raise ModelError(
-            f"{path}: the .sim model {error}. Is the file truncated or damaged? Copy it or convert the model again"
+            f"{path}: the .sim model {error}. Is the file cut off or damaged? Copy it or convert the model again"
         ) from None
 
 

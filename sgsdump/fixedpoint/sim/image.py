@@ -78,7 +78,7 @@ def read(path: Path | str) -> Image:
         inputs, outputs = (tuple(_ends(data, *place)) for place in (_INPUTS, _OUTPUTS))
         model = of_bytes(path, bytes(data[_MODEL : _MODEL + length]))
     except FormatError as error:
-        raise ModelError(f"{path}: the image {error}. Is the file truncated or damaged? Compile it again") from None
+        raise ModelError(f"{path}: the image {error}. Is the file cut off or damaged? Compile it again") from None
     if model.kind != IMAGE:
         raise ModelError(f"{path}: the image holds a .sim model of unknown kind {model.kind!r}")
     return Image(model, length, memory, commands, page, version, macs, digits, inputs, outputs)

@@ -112,7 +112,7 @@ def test_two_processes_give_the_bits_of_one(float_model, feeds):
     one, two = (calibrate(float_model, feeds, CONFIG, "L5", workers=Workers(n), progress=shown[n - 1]) for n in (1, 2))
     assert shown[0] == shown[1]
     assert [(bar.what, bar.unit, bar.is_full) for bar in shown[1].bars] == [
-        ("calibrate", "picture", True),
+        ("calibrate", "image", True),
         ("measure", "run", True),
     ]
     assert shown[1].bars[0].total == len(feeds)
@@ -195,12 +195,12 @@ def test_every_level_with_batchnorm_inside_its_convolution_or_visible(fuse):
 
 
 def test_an_unknown_level_is_refused(float_model, feeds):
-    with pytest.raises(ConfigError, match=r"no quant level 'L6'.*L1, L2, L3, L4, L5"):
+    with pytest.raises(ConfigError, match=r"unknown quant level 'L6'.*L1, L2, L3, L4, L5"):
         calibrate(float_model, feeds, CONFIG, "L6")
 
 
 def test_no_picture_is_said(float_model):
-    with pytest.raises(InputError, match="no picture"):
+    with pytest.raises(InputError, match="no image to calibrate"):
         gather(float_model, [])
 
 

@@ -65,7 +65,7 @@ def test_nan_has_no_range_and_is_said_with_its_tensor_and_picture():
 
 
 def test_no_picture_is_said():
-    with pytest.raises(InputError, match="no picture"):
+    with pytest.raises(InputError, match="no image to calibrate"):
         measure_ranges(simplify(residual_net()), iter(()))
 
 

@@ -80,7 +80,7 @@ def over_all(results: Iterable[Compared], labels: Sequence[str], progress: Progr
     dumps: list[Dump] = []
 
     def compared() -> Iterator[tuple[str, Comparison]]:
-        for label, result in zip(labels, each(progress, results, "compare", "picture", len(labels))):
+        for label, result in zip(labels, each(progress, results, "compare", "image", len(labels))):
             dumps[:] = [result.sample, result.benchmark]
             yield label, result.comparison
 

@@ -110,7 +110,7 @@ def gather(
     total = len(feeds) if isinstance(feeds, Sequence) else None
     observation: Observation | None = None
     runs = []
-    for index, part in enumerate(each(progress, parts, "calibrate", "picture", total)):
+    for index, part in enumerate(each(progress, parts, "calibrate", "image", total)):
         if index in kept and part.run is not None:
             runs.append(part.run)
         observation = part if observation is None else observation.merged(part)
