@@ -256,5 +256,5 @@ def output_error(totals: Totals) -> float:
         raise ValuesError(ALL_ZERO)
     if not all(map(math.isfinite, errors)):
         name = next(name for name, sums in totals.items() if not math.isfinite(error_of(sums)))
-        raise ValuesError(f"tensor {name!r} has NaN or infinity, so its error cannot be measured")
+        raise ValuesError(f"tensor {name!r} holds NaN or infinity, so its error cannot be measured")
     return math.fsum(errors) / len(errors)

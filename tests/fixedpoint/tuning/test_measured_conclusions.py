@@ -207,7 +207,7 @@ def test_a_promise_is_of_all_that_the_words_to_paste_raise(command, folder, caps
         ranges = ["d/log/tensor_min_max.txt", "--quant-level", "L3"]
         assert main(["advise", *ranges, *line[1:], "--json", "advice.json"]) == 0
         out = capsys.readouterr().out
-        assert "tensor_arrays 'wide' raises wide_also, wide_too too" in out
+        assert "tensor_arrays 'wide' also raises wide_also, wide_too" in out
     if command == "diagnose":
         (advice,) = (f for f in json.loads(Path("d/layers.json").read_text())["findings"] if f["kind"] == "advice")
         promised = advice["figures"]["error_after"]

@@ -138,7 +138,7 @@ def test_the_output_error_is_the_mean_of_the_outputs_that_are_not_zero():
     assert error_of(sums(0, 0)) == 0
     with pytest.raises(ValuesError, match="zero or empty on every image"):
         output_error({"zero": sums(2, 0)})
-    with pytest.raises(ValuesError, match="no output of numbers"):
+    with pytest.raises(ValuesError, match="no operator of the model computes a numeric output"):
         output_error({})
     with pytest.raises(ValuesError, match="'b' holds NaN"):
         output_error({"a": sums(1, 4), "b": sums(float("nan"), 4)})
