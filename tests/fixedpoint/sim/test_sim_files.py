@@ -163,7 +163,7 @@ def test_a_layout_that_is_not_known_is_refused(att):
     path = att["fixed.sim"]
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b"Sigmastar Cmodel With IPU CTRL", b"Sigmastar Cmodel With IPU CRYP"))
-    with pytest.raises(ModelError, match="unknown .sim layout 'Sigmastar Cmodel With IPU CRYP' of version 3"):
+    with pytest.raises(ModelError, match=r"unknown \.sim layout 'Sigmastar Cmodel With IPU CRYP' of version 3"):
         open_model(path)
 
 
@@ -176,7 +176,7 @@ def test_another_version_of_the_layout_is_refused(att):
     assert data[place] == 3
     data[place] = 4
     path.write_bytes(data)
-    with pytest.raises(ModelError, match="of version 4. sgsdump reads"):
+    with pytest.raises(ModelError, match=r"of version 4\. sgsdump reads"):
         open_model(path)
 
 
