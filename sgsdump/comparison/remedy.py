@@ -25,6 +25,7 @@ Action = Literal[
     "use the cured model",
     "keep operators in float",
     "calibrate on more images",
+    "convert again",
     "change the quantisation",
     "change the kernels",
 ]

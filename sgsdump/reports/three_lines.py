@@ -160,6 +160,7 @@ _ACTIONS: Mapping[Action, str] = {
     "use the cured model": "use the rewritten model",
     "keep operators in float": "keep {layers} in float",
     "calibrate on more images": "calibrate on more images; on held-out images an output exceeds the limits",
+    "convert again": "convert the model again; its weights are not those of the float model",
     "change the quantisation": (
         "no few operators kept in float help. Try other calibration data or another calibration method, one weight "
         "scale per channel, or 16-bit activations"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from sgsdump.comparison.verdict import Recommendation
 from sgsdump.progress import Progress
 
 if TYPE_CHECKING:
@@ -65,7 +66,11 @@ def diagnose_native(task: NativeTask, folder: Path, progress: Progress) -> Found
         sample=found.compared.sample,
         benchmark=found.compared.benchmark,
     )
-    data = replace(comparison.verdict(limits), assumptions=tuple(context.assumptions))
+    data = replace(
+        comparison.verdict(limits),
+        assumptions=tuple(context.assumptions),
+        recommendation=_recommendation(task.quantised, found, limits),
+    )
     report = report_of(comparison, limits, context, _steps(task.quantised, found, limits), data)
     worst = worst_input(found.worst, task.feeds, indices)
     further = (*report.details, *_not_measured(task.quantised, found))
@@ -77,36 +82,53 @@ def diagnose_native(task: NativeTask, folder: Path, progress: Progress) -> Found
     return report, comparison, comparison.passes(limits), texts, data
 
 
+def _recommendation(quantised: Model, found: ComparedModels, limits: Thresholds) -> Recommendation:
+    """Return the next action: the model runs as a whole, so no effect of it was measured."""
+    comparison = found.compared.comparison
+    if found.weights:
+        return Recommendation("convert again")
+    if comparison.passes(limits):
+        return Recommendation("nothing")
+    return Recommendation("keep operators in float", layers=_own_names(comparison, limits))
+
+
+def _own_names(comparison: Comparison, limits: Thresholds) -> tuple[str, ...]:
+    """Return the layers where the error arises, by the names of the quantised model."""
+    layers = (finding.layer for finding in comparison.findings(limits) if finding.kind == "cause")
+    return tuple(name for name in (comparison[layer].sample_name for layer in layers) if name)
+
+
 def _steps(quantised: Model, found: ComparedModels, limits: Thresholds) -> list[Step]:
-    """What to do, ready to paste."""
+    """Return the next steps, with the lines to copy."""
     from sgsdump.reports.verdict import Step
 
     assert quantised.native is not None
     comparison = found.compared.comparison
     if found.weights:
-        return [Step("Convert the model anew: its weights are not those of the float model.")]
+        return [Step("Convert the model again: its weights are not those of the float model.")]
     if comparison.passes(limits):
-        return [Step("Nothing has to stay float: every layer is within the thresholds.")]
-    layers = [finding.layer for finding in comparison.findings(limits) if finding.kind == "cause"]
-    own = [name for name in (comparison[layer].sample_name for layer in layers) if name]
+        return [Step("No operator needs to stay in float: every layer is within the limits.")]
+    own = list(_own_names(comparison, limits))
     steps = [
         Step(
-            "Look at the ranges: calibrate on more inputs, and on such as are used here. Weights quantised per "
-            "channel, or 16 bits for activations, cost little more."
+            "Check the calibration ranges: calibrate on more inputs, and on inputs like these. One weight scale per "
+            "channel, or 16-bit activations, cost little."
         )
     ]
     if own and quantised.native.runtime == "tflite":
         own = _made_by_operators(quantised, own)
-        steps.append(Step("Leave what the error arises in float, and see what that gives back.", _DEBUGGER.format(own)))
+        steps.append(
+            Step("Keep the operators of these layers in float, and measure the effect.", _DEBUGGER.format(own))
+        )
     if own and quantised.native.runtime == "openvino":
         makers = {name: node.name for node in quantised.proto.graph.node for name in node.output}
         scope = f"nncf.quantize(model, dataset, ignored_scope=nncf.IgnoredScope(names={[makers[n] for n in own]}))"
-        steps.append(Step("Leave what the error arises in float, and see what that gives back.", scope))
+        steps.append(Step("Keep the operators of these layers in float, and measure the effect.", scope))
     return steps
 
 
 def _made_by_operators(quantised: Model, names: Iterable[str]) -> list[str]:
-    """The tensors that TFLite's debugger knows: of codes that a QUANTIZE gave another scale, those before it."""
+    """Return the tensors that TFLite's debugger knows: before a QUANTIZE that only changes the scale."""
     from sgsdump.dumps.quantised_graph import QuantisedGraph
 
     nodes: Iterable[Any] = (
@@ -116,18 +138,18 @@ def _made_by_operators(quantised: Model, names: Iterable[str]) -> list[str]:
 
 
 def _not_measured(quantised: Model, found: ComparedModels) -> list[str]:
-    """What of the diagnosis of a fixed model there is not, and why."""
+    """Return what was not measured, and why."""
     assert quantised.native is not None
     kind = quantised.native.kind
     lines = [
-        f"By figures and values alone: {kind} runs its model as a whole, so what quantising one tensor alone does to "
-        f"the outputs is not measured."
+        f"Not measured: the contribution of each tensor, because {kind} runs its model as a whole. All results are by "
+        f"figures and values."
     ]
     if found.weights:
         wrong = ", ".join(f"{name} ({share:.1%} of it)" for name, share in [*found.weights.items()][:3])
-        lines.append(f"Weights whose codes are not what the float ones round to: {wrong}.")
+        lines.append(f"Weights that differ from the rounded float weights: {wrong}.")
     elif found.unknown:
-        lines.append(f"Weights are not judged: {found.unknown}.")
+        lines.append(f"Not judged, the weights: {found.unknown}.")
     else:
-        lines.append("Every weight is what the float one rounds to.")
+        lines.append("All weights equal the rounded float weights.")
     return lines

@@ -51,7 +51,7 @@ def test_where_16_bits_do_not_help_the_layer_is_named(tmp_path, monkeypatch, cap
     assert main(["diagnose", "-m", "net.onnx", "-i", "x.npy", "-o", "d", "--max-rmse", "0.02"]) == 1
     said = capsys.readouterr().out
     assert (
-        "The error does not come from the 8 bits of convolutions: INT16 for all of them removes less than a fifth of "
-        "it. RMSE rises most at y" in said
+        "The 8 bits of convolutions are not the cause: INT16 for all of them removes less than a fifth of the error. "
+        "RMSE rises most at y" in said
     )
     assert "adds up from many" not in said

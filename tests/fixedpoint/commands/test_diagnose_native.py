@@ -52,9 +52,9 @@ def test_a_good_model(folder: Path, capsys: pytest.CaptureFixture) -> None:
         np.save(f"inputs/{1 - seed}.npy", tflite_models.picture(seed))
     assert diagnose("-m", "float.tflite", "--fixed", "int8.tflite") == 0
     said = capsys.readouterr().out
-    assert "Output: Identity" in said
-    assert "Every weight is what the float one rounds to." in said
-    assert "what quantising one tensor alone does to the outputs is not measured" in said
+    assert said.splitlines()[0].startswith("PASS: output Identity ")
+    assert "All weights equal the rounded float weights." in said
+    assert "Not measured: the contribution of each tensor" in said
     assert {path.name for path in Path("diagnosis").iterdir()} >= {
         "report.html",
         "layers.csv",
@@ -92,9 +92,9 @@ def test_a_planted_weight_is_named_first(folder: Path, weight: str, capsys: pyte
     damage(folder / "int8.tflite", weight)
     assert diagnose("-m", "float.tflite", "--fixed", "int8.tflite") == 0
     said = capsys.readouterr().out
-    first = next(line for line in said.splitlines() if not line.startswith("assumed: "))
-    assert first.startswith(f"The weight {weight} differs by ")
-    assert f"Weights whose codes are not what the float ones round to: {weight} (5." in said
+    assert said.splitlines()[1].startswith(f"Cause: the parameter {weight} differs by ")
+    assert said.splitlines()[2] == "Next: convert the model again; its weights are not those of the float model."
+    assert f"Weights that differ from the rounded float weights: {weight} (5." in said
     finding = json.loads(Path("diagnosis/layers.json").read_text())["findings"][0]
     assert (finding["kind"], finding["layer"], finding["names"]) == ("argument", LAYER[weight], [weight])
 
@@ -106,8 +106,8 @@ def test_compare_names_the_layer_of_a_planted_weight(folder: Path, weight: str, 
         assert main(["dump", "-m", f"{name}.tflite", "-i", "inputs/0.npy", "-o", f"{name}.bin"]) == 0
     capsys.readouterr()
     main(["compare", "int8.bin", "float.bin"])
-    cause = next(line for line in capsys.readouterr().out.splitlines() if "the error arises at" in line)
-    assert f"the error arises at {LAYER[weight]} (" in cause
+    cause = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("Cause: "))
+    assert f" {LAYER[weight]} (" in cause
 
 
 def test_a_float_model_in_onnx(folder: Path, capsys: pytest.CaptureFixture) -> None:
@@ -147,7 +147,7 @@ def test_a_float_model_whose_weights_are_stored_in_codes(folder: Path, capsys: p
     rough = {name: np.rint(values / 0.01) * 0.01 if name.endswith("/w") else values for name, values in held.items()}
     Path("float.tflite").write_bytes(tflite_models.float_model(held, codes=0.01))
     assert diagnose("-m", "float.tflite", "--fixed", "int8.tflite") == 0
-    assert "Every weight is what the float one rounds to." in capsys.readouterr().out
+    assert "All weights equal the rounded float weights." in capsys.readouterr().out
     assert max(np.abs(rough[name] - held[name]).max() for name in held) > 0.004
 
 

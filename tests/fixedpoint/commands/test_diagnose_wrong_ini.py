@@ -69,10 +69,9 @@ def diagnosed(place, capsys, **changes):
 def test_a_wrong_file_is_the_cause(place, capsys, wrong):
     status, out, err = diagnosed(place, capsys, **WRONG[wrong])
     assert status == 1 and "error:" not in err, err
-    [line] = [line for line in out.splitlines() if line.startswith("The cause: ")]
-    assert ("the order of the channels" in line) == (wrong == "colours swapped"), line
-    outputs = next(line for line in out.splitlines() if line.startswith("Output"))
-    assert ": bad" in outputs, outputs
+    [line] = [line for line in out.splitlines() if line.startswith("Cause: ")]
+    assert ("the colour order" in line) == (wrong == "colours swapped"), line
+    assert out.startswith("FAIL: output "), out
     assert (place / "diagnosis/report.html").is_file()
     assert "[CONV_CONFIG]" not in out
     document = json.loads((place / "diagnosis/layers.json").read_text())
@@ -86,7 +85,7 @@ def test_a_wrong_file_is_the_cause(place, capsys, wrong):
 def test_the_right_file_is_no_cause(place, capsys):
     status, out, _ = diagnosed(place, capsys)
     warnings = [line for line in out.splitlines() if "warning" in line and "look like noise" not in line]
-    assert status == 0 and "The cause" not in out and not warnings
+    assert status == 0 and "\nCause: " not in out and not warnings
 
 
 def test_the_stated_distance_is_that_of_the_pixels(place, capsys):

@@ -61,9 +61,11 @@ def sick_digits():
 
 
 def test_the_first_line_is_of_the_outputs_on_all_pictures(folder, capsys):
-    _, lines, document = diagnosed(small_net(outputs=["c2"]), capsys, "--pictures", "2")
-    assert re.match(r"Outputs on all 6 pictures: c2 COS 0\.99\d+, RMSE 0\.0\d+: good\.", lines[0])
-    assert lines[0].endswith(" INT8 is within the limits; nothing is raised.")
+    _, lines, document = diagnosed(small_net(outputs=["c2"]), capsys, "--max-images", "2")
+    assert re.match(
+        r"PASS: output c2 RMSE 0\.0\d+, limit 0\.1 \(measured on 6 images\); all 2 layers are within", lines[0]
+    )
+    assert lines[2] == "Next: nothing to do."
     assert document["findings"][0]["kind"] == "output"
     assert document["findings"][0]["facts"]["verdict"] == "good"
     assert not [f for f in document["findings"] if f["kind"] in ("cause", "advice")]
@@ -77,8 +79,9 @@ def test_a_constant_does_not_hide_that_the_output_is_lost(folder, capsys):
     y = next(f for f in document["findings"] if f["layer"] == "y")
     assert y["figures"]["cos"] > 0.999 and y["figures"]["cos_about_mean"] < 0.9
     assert y["facts"] == {"verdict": "bad", "reason": "drowned"}
-    assert "bad, as what differs between the pictures is lost" in lines[0]
-    assert not any("has to be raised" in line for line in lines)
+    assert lines[0].startswith("FAIL: output y COS about the mean ")
+    assert any("differences between images are lost" in line for line in lines)
+    assert not any("No INT16 needed" in line for line in lines)
 
 
 def test_an_error_within_half_a_step_is_resolution_where_the_type_resolves_what_it_reaches():
@@ -116,21 +119,23 @@ def test_an_error_of_what_is_nearly_nothing_is_judged_by_what_the_tensor_reaches
     p = next(f for f in document["findings"] if f["layer"] == "p")
     assert p["figures"]["rmse"] > 0.001 and p["facts"] == {"verdict": "good", "reason": "resolution"}
     assert p["figures"]["reaches"] == pytest.approx(0.95) and p["figures"]["largest_error"] < 0.003
-    assert re.search(r"p COS .*: good \(off by at most [\d.e-]+ of the 0\.95\d* that it reaches", lines[0])
+    assert any(
+        re.search(r"p COS .*: good \(off by at most [\d.e-]+ of 0\.95\d*, which is within", line) for line in lines
+    )
     row = next(row for row in document["rows"] if row["name"] == "p")
     assert row["resolution"] and row["reaches"] == pytest.approx(0.95, rel=0.01)
     with open("d/layers.csv", newline="") as file:
         (line,) = [line for line in csv.DictReader(file) if line["name"] == "p"]
     assert line["resolution"] == "yes" and float(line["largest_error"]) < 0.003
     _, lines, _ = near_nothing(folder, capsys, "0.001000")
-    assert re.search(r"p COS .*: bad", lines[0])
+    assert lines[0].startswith("FAIL: output p RMSE ")
 
 
 def test_the_exit_status_is_that_of_the_verdict(folder, capsys):
     """The outputs are judged on all pictures: an output past a limit is exit 1, whatever the layers' pictures show."""
     net = small_net(outputs=["c2"])
-    status, lines, _ = diagnosed(net, capsys, "--pictures", "1", "--quant-level", "L1", "--max-rmse", "0.000001")
-    assert status == 1 and "The cause: " in lines[0] and ": bad" in lines[1]
+    status, lines, _ = diagnosed(net, capsys, "--max-images", "1", "--quant-level", "L1", "--max-rmse", "0.000001")
+    assert status == 1 and lines[0].startswith("FAIL: output c2 RMSE ") and lines[1].startswith("Cause: ")
     assert diagnosed(net, capsys, "--max-rmse", "0.9", "--quant-level", "L1")[0] == 0
 
 
@@ -144,12 +149,11 @@ def test_bad_layers_are_one_finding_with_the_cause_that_they_share(folder, capsy
     assert layers["facts"]["input"] == cause["facts"]["input"] and layers["layer"] == cause["layer"]
     past, after = (int(layers["figures"][name]) for name in ("past", "after"))
     assert past == len(layers["names"]) and 0 < after <= past
-    (said,) = [text for text in out if "compared layers are bad" in text]
-    which = "all" if after == past else str(after)
-    assert f"; {which} of them come after {cause['facts']['input']}." in said
-    figures = cause["figures"]
-    own = f"(float approximation: its own error is {figures['own']:.3g}, what it inherits {figures['inherited']:.3g})."
-    assert [text for text in out if text.startswith(("Most of it", "The largest part")) and text.endswith(own)]
+    (said,) = [text for text in out if " layers exceed the limits (" in text]
+    which = "all" if after == past else f"{after} of them"
+    assert f"; {which} come after {cause['facts']['input']}." in said
+    (line,) = [text for text in out if text.startswith("Cause: ")]
+    assert f"removes {100 * cause['figures']['gives_back']:.0f} % of the error" in line
     assert said in (folder / "d/report.html").read_text().replace("&lt;", "<").replace("&gt;", ">")
 
 
@@ -160,7 +164,7 @@ def test_what_the_hardware_draws_of_a_sigmoid_near_nothing_is_resolution(folder,
     _, lines, document = diagnosed(net, capsys, "--quant-level", "L1")
     figures, facts = document["findings"][0]["figures"], document["findings"][0]["facts"]
     assert figures["rmse"] > 0.1 and facts["verdict"] == "good"
-    assert any(" has to be raised" in line and line.startswith("Nothing") for line in lines)
+    assert any(line.startswith("No INT16 needed") for line in lines)
 
 
 def test_the_promise_is_what_calibrating_and_simulating_again_gives(folder, capsys):
@@ -168,14 +172,16 @@ def test_the_promise_is_what_calibrating_and_simulating_again_gives(folder, caps
     line = sick_digits()
     assert main([*line, "--quant-level", "L3", "-o", "d"]) == 0
     out = capsys.readouterr().out
-    promised = re.search(r"goes from (\d\.\d+) to (\d\.\d+), within the limits \(in the hardware's integers", out)
-    assert promised and re.search(r"foresaw \d\.\d+ on 4 pictures, where the integers give \d", out)
+    promised = re.search(
+        r"on new images (\d\.\d+) → (\d\.\d+), within the limits \(measured in the chip's integers", out
+    )
+    assert promised and f"{promised[1]} → {promised[2]} expected on new images" in out.splitlines()[2]
     again = given_again(line, "L3", capsys)
-    rmse = float(re.search(r"RMSE (\d\.\d+): good", again)[1])
+    rmse = float(re.search(r"RMSE (\d\.\d+), limit", again)[1])
     (advice,) = (f for f in json.loads(Path("d/layers.json").read_text())["findings"] if f["kind"] == "advice")
-    assert rmse == pytest.approx(advice["figures"]["error_after"], rel=1e-4)
+    assert rmse == pytest.approx(advice["figures"]["error_after"], rel=6e-3), "three digits"
     assert 0.9 * rmse < float(promised[2]) < 1.5 * rmse, "of images held out"
-    assert "2 of 10 convolutions run in 16 bits (the fixed model: block2/dw/relu, block4/dw/relu)." in again
+    assert "INT16 convolutions: 2 of 10 (the fixed model: block2/dw/relu, block4/dw/relu)." in again
 
 
 def given_again(line, level, capsys):
@@ -222,16 +228,17 @@ def test_a_promise_is_of_all_that_the_words_to_paste_raise(command, folder, caps
     else:
         assert main([*line[:-1], "again.ini", "--quant-level", "L3", "-o", "again"]) == 0
         again = capsys.readouterr().out
-    assert "4 of 10 convolutions run in 16 bits" in again
-    assert float(re.search(r"RMSE (\d\.\d+): good", again)[1]) == pytest.approx(promised, rel=0.05)
+    assert "INT16 convolutions: 4 of 10" in again
+    assert float(re.search(r"RMSE (\d\.\d+), limit", again)[1]) == pytest.approx(promised, rel=0.05)
 
 
 def test_the_cause_is_the_same_in_headline_advice_json_csv_and_page(folder, capsys):
     line = sick_digits()
     assert main([*line, "--quant-level", "L3", "-o", "d"]) == 0
     out = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("warning")]
-    assert out[1].startswith("Expected output error on unseen images: ") and "32 images, held out in 2 folds" in out[1]
-    assert out[2].startswith("Most of it arises at the input block4/dw/relu of block4/pw (CONV_2D):")
+    assert out[1].startswith("Cause: tensor block4/dw/relu, input of block4/pw (CONV_2D). Measured on 32 images: ")
+    (expected,) = [text for text in out if text.startswith("Expected output error on new images: ")]
+    assert "32 images, held out in 2 folds" in expected
     document = json.loads((folder / "d/layers.json").read_text())
     causes = [f for f in document["findings"] if f["kind"] == "cause"]
     assert causes[0]["facts"]["input"] == "block4/dw/relu" and causes[0]["evidence"] == "measured"
@@ -254,8 +261,8 @@ def test_nothing_is_advised_twice_or_where_it_is_so_already(folder, capsys):
     (folder / "input_config.ini").write_text(ini + "\n[CONV_CONFIG]\ninput_format=ALL_INT16;\n")
     assert main([*line, "--quant-level", "L3", "-o", "d"]) == 0
     out = capsys.readouterr().out
-    assert "Put this into input_config.ini and calibrate again" not in out and "tensor_arrays" not in out
-    assert "at INT16 already" in out
+    assert "Copy these lines into input_config.ini" not in out and "tensor_arrays" not in out
+    assert "already has" in out and "at INT16." in out
     ranges = "advise d/log/tensor_min_max.txt -m digits.onnx --input-config input_config.ini"
     assert main(ranges.split()) == 0
     out = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("warning")]
@@ -265,7 +272,7 @@ def test_nothing_is_advised_twice_or_where_it_is_so_already(folder, capsys):
     assert main([*line, "--quant-level", "L1", "-o", "e"]) == 0
     out = capsys.readouterr().out
     advised = set(input_config.read("e/input_config.ini").tensor_arrays)
-    helps = re.search(r"What would help most.*?: (.*)\.", out)
+    helps = re.search(r"(?:Next candidates after that|Best candidates): (.*)\.", out)
     assert advised and not (helps and advised & set(helps[1].split(", ")))
 
 
@@ -278,8 +285,8 @@ def test_a_clipped_range_is_named_though_16_bits_do_not_help(folder, capsys):
     line = f"diagnose -m net.onnx -i pictures --ranges {path} --input-config d/input_config.ini -o e --quant-level L1"
     assert main(line.split()) == 0
     out = capsys.readouterr().out
-    assert "The cause: the range of r1, 0 to 0.1 where these pictures need 0 to " in out
-    assert "Calibrate the range of r1 again" in out
+    assert "\nCause: the calibration range of r1 is 0 to 0.1; these images need 0 to " in out
+    assert "\nNext: calibrate the range of r1 again, on images like these." in out
 
 
 def test_a_network_that_stays_in_float_gets_no_clean_bill(folder, capsys):
@@ -294,7 +301,7 @@ def test_a_network_that_stays_in_float_gets_no_clean_bill(folder, capsys):
     _, lines, document = diagnosed(small_net(*nodes, outputs=["y"], constants=constants), capsys)
     text = "\n".join(lines)
     assert "Judged: 33 % of the weights" in text and "1 LSTM stayed in float32, so the result does not show" in text
-    assert "has to be raised to INT16 of what became integers" in text or "bad" in lines[0]
+    assert "No INT16 needed for the operators that became integers" in text or lines[0].startswith("FAIL")
     left = next(f for f in document["findings"] if f["kind"] == "not judged")
     assert left["names"] == ["LSTM"] and 0.3 < left["figures"]["weights"] < 0.4
     bits = {row["name"]: row["bits"] for row in document["rows"] if "bits" in row}
@@ -322,7 +329,7 @@ def test_indices_are_no_objective_and_a_count_that_changes_does_not_stop_it(fold
     net.proto.graph.output.append(helper.make_tensor_value_info("picked", TensorProto.INT64, None))
     assert watched_by_output(net.proto) == {"boxes": "boxes", "scores": "scores"}
     status, lines, document = diagnosed(net, capsys)
-    assert status == 0 and lines[0].startswith("Outputs on all 6 pictures: ") and "picked" not in lines[0]
+    assert status == 0 and lines[0].startswith("PASS: output ") and "picked" not in lines[0]
     assert any("Not judged: picked, which holds indices or values picked by index." in line for line in lines)
     assert [f["layer"] for f in document["findings"] if f["kind"] == "output"] == ["boxes", "scores"]
     assert main("calibrate -m net.onnx -i pictures --input-config d/input_config.ini -o fixed.onnx".split()) == 0
@@ -430,22 +437,20 @@ def loud_first_net():
 def test_weights_of_one_scale_are_measured_with_one_for_each_channel_and_said_first(folder, capsys):
     _, lines, document = diagnosed(loud_first_net(), capsys, "--quant-level", "L1")
     first = next(line for line in lines if not line.startswith(("assumed:", "warning:", "note:")))
-    said = re.search(
-        r"^The cause: the weights of c1 .*: with .* the outputs' error goes from ([\d.]+) to ([\d.]+)\.",
-        first,
-    )
+    assert first.startswith("FAIL: output c2 ")
+    said = re.search(r"^Cause: the weights of c1 .* the output error changes ([\d.]+) → ([\d.]+)\.", lines[1])
     before, after = map(float, said.groups())
     cause = next(f for f in document["findings"] if f["kind"] == "cause")
     assert cause["facts"] == {"reason": "weights per tensor", "input": "c1"}
-    assert cause["figures"]["error_after"] == pytest.approx(after, abs=1e-4)
+    assert cause["figures"]["error_after"] == pytest.approx(after, rel=6e-3)
     assert after < 0.1 * before
-    assert any(line.startswith("Choose --quant-level L2 or above") for line in lines)
-    assert not any("look at the ranges" in line for line in lines)
+    assert lines[2].startswith("Next: use --quant-level L2 or above")
+    assert not any("Check the calibration ranges" in line for line in lines)
 
 
 def test_above_the_first_level_nothing_is_said_of_scales_per_channel(folder, capsys):
     _, lines, _ = diagnosed(loud_first_net(), capsys, "--quant-level", "L2")
-    assert not any("scale per tensor" in line or "Choose --quant-level" in line for line in lines)
+    assert not any("scale per tensor" in line or "Use --quant-level" in line for line in lines)
 
 
 def test_pictures_that_hardly_move_a_probability_are_said_to(folder, capsys):
@@ -462,6 +467,6 @@ def test_pictures_that_hardly_move_a_probability_are_said_to(folder, capsys):
     output = document["findings"][0]
     assert output["facts"] == {"verdict": "bad", "reason": "hardly moved"}
     assert 0 < output["figures"]["seen"] < 0.05 and output["figures"]["reaches"] == 1
-    assert any("these pictures hardly move it: it spans" in line for line in lines)
-    steps = [line for line in lines if line.startswith(("Give pictures that show", "Choose", "Even with"))]
-    assert steps[0].startswith("Give pictures that show what the network finds")
+    assert any("these images barely affect it: it spans" in line for line in lines)
+    steps = [line for line in lines if line.startswith(("Use images that contain", "Use --quant", "INT16 alone"))]
+    assert steps[0].startswith("Use images that contain what the model detects")

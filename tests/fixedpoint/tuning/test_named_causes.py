@@ -100,8 +100,8 @@ def test_an_error_of_many_small_parts_is_said_to_be_spread(folder, capsys):
     assert spread["figures"]["left"] == pytest.approx(left, rel=1e-6)
     gain = 0.8 * (error - error_with(capsys, *inputs))
     assert error - left >= gain > error - error_with(capsys, *raised[:-1])
-    said = next(line for line in lines if line.startswith("No single convolution removes a fifth of the error"))
-    assert re.search(rf"spread over {count} convolutions, whose inputs at INT16 remove \d+ %\.", said)
+    said = next(line for line in lines if line.startswith("No single cause: "))
+    assert re.search(rf"spread over {count} convolutions, and no single one .* to INT16 removes \d+ %\.", said)
 
 
 def test_a_few_that_remove_most_together_are_named(folder, capsys):
@@ -113,8 +113,9 @@ def test_a_few_that_remove_most_together_are_named(folder, capsys):
     assert all(cause["figures"]["gives_back"] < 0.2 for cause in causes)
     left = error_with(capsys, *(f"h{n}" for n in range(BRANCHES)))
     assert causes[0]["figures"]["together"] == pytest.approx(1 - left / error, rel=1e-6)
-    said = next(line for line in lines if line.startswith("Most of it arises at the input "))
-    assert f"raising these 4 tensors to INT16 removes {100 * (1 - left / error):.0f} % of the error" in said
+    said = next(line for line in lines if line.startswith("Cause: tensor h"))
+    assert f"raising all of them to INT16 removes {100 * (1 - left / error):.0f} % of the error" in said
+    assert any(line.startswith("Raised together with it: h") for line in lines)
 
 
 @pytest.mark.parametrize("worse", [(), ("y",)])
@@ -124,4 +125,4 @@ def test_a_plan_that_makes_an_output_worse_is_neither_advised_nor_written(folder
     lines, findings, _ = diagnosed(capsys, "--max-rmse", "0.01")
     advised = [finding for finding in findings if finding["kind"] == "advice"]
     assert bool(advised) == ("h02" in Path("d/input_config.ini").read_text()) == (not worse)
-    assert any(line.startswith("Put this into input_config.ini") for line in lines) == (not worse)
+    assert any(line.startswith("Copy these lines into input_config.ini") for line in lines) == (not worse)

@@ -134,8 +134,8 @@ def test_pictures_to_judge_by_that_the_ranges_do_not_hold_are_the_cause(folder: 
     assert main([*DIAGNOSE, "--evaluate", "loader.py:loud"]) == 0
     said = capsys.readouterr().out
     assert (
-        "\nThe cause: the calibration pictures are unlike these" in said
-        and "\nCalibrate on pictures like these" in said
+        "\nCause: the calibration images differ from these images" in said
+        and "\nNext: calibrate on images like these." in said
     )
     assert "judged on" in (folder / "diagnosis" / "report.html").read_text()
 
