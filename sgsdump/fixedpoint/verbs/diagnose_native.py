@@ -118,12 +118,12 @@ def _steps(quantised: Model, found: ComparedModels, limits: Thresholds) -> list[
     if own and quantised.native.runtime == "tflite":
         own = _made_by_operators(quantised, own)
         steps.append(
-            Step("Keep the operators of these layers in float, and measure the effect.", _DEBUGGER.format(own))
+            Step("Keep the operators of these layers in float and measure again.", _DEBUGGER.format(own))
         )
     if own and quantised.native.runtime == "openvino":
         makers = {name: node.name for node in quantised.proto.graph.node for name in node.output}
         scope = f"nncf.quantize(model, dataset, ignored_scope=nncf.IgnoredScope(names={[makers[n] for n in own]}))"
-        steps.append(Step("Keep the operators of these layers in float, and measure the effect.", scope))
+        steps.append(Step("Keep the operators of these layers in float and measure again.", scope))
     return steps
 
 
