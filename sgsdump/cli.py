@@ -1,7 +1,7 @@
-"""The command line: parse, dispatch, an error as one line and an exit status.
+"""Command line: parse the arguments, run the command, and turn an error into one line and an exit status.
 
-Exit status: 0 done, 1 a threshold the user set is exceeded, 2 trouble (one line on standard error says which), 130
-stopped by Ctrl-C, 143 by SIGTERM.
+Exit status: 0 success, 1 a threshold of the user is exceeded, 2 an error (one line on standard error), 130 stopped by
+Ctrl-C, 143 stopped by SIGTERM.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
-# Set by the function of a shell that ``sgsdump completion`` printed.
+# Set by the shell function that ``sgsdump completion`` prints.
 ASKED_TO_COMPLETE = "_ARGCOMPLETE"
-# Where a package has another name than what is imported.
+# Packages whose name differs from the module's.
 PACKAGES = {
     "PIL": "Pillow",
     "google": "protobuf",
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
 
     def run() -> int:
-        # Its imports take most of the time until a command begins: a signal that comes meanwhile is for exit_status.
+        # These imports take most of the start-up time: exit_status has to handle a signal that arrives meanwhile.
         from sgsdump.commands.parser import build_parser, called, with_help
 
         if ASKED_TO_COMPLETE in os.environ:
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             complete()
         words = with_help(given)
         args = build_parser(called(words)).parse_args(words)
-        args.typed = list(words)  # for the report, which says how to make it again
+        args.typed = list(words)  # the report shows the command that made it
         with _as_loud_as(args):
             status: int = _with_json_alone(args) if str(getattr(args, "json", "")) == "-" else args.run(args)
         return status
@@ -54,8 +54,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _as_loud_as(args: argparse.Namespace) -> Iterator[None]:
-    """``-q``: nothing is printed in the block but what ``--json -`` asks for. ``-v``: on standard error what runs here,
-    what takes how long (``commands/terminal.py`` logs it), and of an error where it arose."""
+    """Apply ``-q`` and ``-v`` in the block.
+
+    ``-q`` prints nothing except the output of ``--json -``. ``-v`` logs versions and timings to standard error
+    (``commands/terminal.py`` logs the steps) and prints the traceback of an error.
+    """
     if getattr(args, "quiet", False):
         with _silent(stdout=str(getattr(args, "json", "")) != "-", stderr=True):
             yield
@@ -85,7 +88,7 @@ def _as_loud_as(args: argparse.Namespace) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _silent(stdout: bool = False, stderr: bool = False) -> Iterator[None]:
-    """What is printed there in the block goes nowhere."""
+    """Discard what the block prints to the given streams."""
     with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.ExitStack() as stack:
         if stdout:
             stack.enter_context(contextlib.redirect_stdout(nowhere))
@@ -106,7 +109,7 @@ def _versions() -> str:
 
 
 def _with_json_alone(args: argparse.Namespace) -> int:
-    """Run with ``--json -``: the JSON on standard output, and nothing else there."""
+    """Run with ``--json -``: print only the JSON on standard output."""
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
@@ -120,7 +123,7 @@ def _with_json_alone(args: argparse.Namespace) -> int:
 
 
 def exit_status(program: str, run: Callable[[], int]) -> int:
-    """The status of ``run``; 2 and one line on standard error for what a user can cause, 130 and 143 when stopped."""
+    """Return the status of ``run``; 2 with one line on standard error for a user's error, 130 or 143 if stopped."""
     _open_closed_streams()
     try:
         with stopping_for_certain(), one_line_warnings(program), no_views():
@@ -136,7 +139,7 @@ def exit_status(program: str, run: Callable[[], int]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
     except OSError as error:
-        # No module expected this: a full disk under standard output, a name longer than the system takes.
+        # Errors that no module expects: a full disk under standard output, a name longer than the system allows.
         where = f" {str(error.filename)[:80]}" if error.filename else ""
         print(f"{program}: error: the system refused{where}: {error.strerror or error}", file=sys.stderr)
         _forget_output()
@@ -152,8 +155,10 @@ def exit_status(program: str, run: Callable[[], int]) -> int:
 
 
 def _open_closed_streams() -> None:
-    """Give a standard stream that the caller closed (``>&-``) the null device. Without it printing fails, and the first
-    result file would be given the stream's number, where programs that run here write their output."""
+    """Open the null device for each standard stream that the caller closed (``>&-``).
+
+    Otherwise printing fails, and the first result file would get the stream's number, to which child programs write.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115
@@ -162,7 +167,7 @@ def _open_closed_streams() -> None:
 
 
 def _how_to_install(name: str) -> str:
-    """The package by its own name; all that sgsdump needs where its checkout was never installed."""
+    """Return the pip command that installs a missing package, or the whole checkout if sgsdump was never installed."""
     import shlex
     from pathlib import Path
 
@@ -174,7 +179,7 @@ def _how_to_install(name: str) -> str:
 
 
 def _is_installed(checkout: Path) -> bool:
-    """Whether sgsdump is installed, were it as a link to its checkout; what a build left in there does not count."""
+    """Return whether sgsdump is installed, even as a link to its checkout; build leftovers there do not count."""
     from importlib.metadata import PackageNotFoundError, distribution
     from pathlib import Path
 
@@ -185,6 +190,6 @@ def _is_installed(checkout: Path) -> bool:
 
 
 def _forget_output() -> None:
-    """Let Python end without trying again to write what standard output would not take."""
+    """Redirect standard output to the null device, so that Python does not retry the failed write at exit."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

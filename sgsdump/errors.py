@@ -1,6 +1,8 @@
-"""The errors sgsdump raises on purpose. Each message is one line: what is wrong, where, and what to do next.
+"""Errors that sgsdump raises on purpose.
 
-Everything a user can cause (a bad file, a wrong option, a full disk) ends as a ``SgsdumpError``; the command line
+Each message is one line that says what is wrong, where, and what to do next.
+
+Everything that a user can cause (a bad file, a wrong option, a full disk) ends as a ``SgsdumpError``. The command line
 prints its text after ``sgsdump: error:`` and exits with status 2. Any other exception is a bug in sgsdump.
 """
 
@@ -8,22 +10,37 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-_CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029]"  # compiled when it is used, not at every start
+_CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029]"  # compiled on first use, which keeps the start fast
 _BEGINNING, _END = 1500, 300
 
 
 def one_line(text: str) -> str:
-    """``text`` on one line of at most some 1800 characters: what a file says of itself (its tensors' names, its own
-    name) may be of any length and hold line ends and a terminal's commands."""
+    """Return ``text`` on one line of at most about 1800 characters.
+
+    Tensor names and file names come from files: they may have any length and hold line ends or terminal commands.
+    """
     text = re.sub(_CONTROL, lambda match: repr(match[0])[1:-1], text)
     return text if len(text) <= _BEGINNING + _END + 3 else f"{text[:_BEGINNING]} … {text[-_END:]}"
 
 
 class SgsdumpError(Exception):
-    """Root of the tree; raise a kind below. As text it is one line, whatever names are in it.
+    """Base class of all errors that sgsdump raises on purpose; its text is always one line.
 
-    tensor  the name of the tensor that the text begins with: ``ValuesError("has no values", tensor="x")`` reads
-            ``tensor 'x' has no values``.
+    Parameters
+    ----------
+    reason : str
+        What is wrong and, where possible, what to do next.
+    tensor : str, optional
+        Name of the tensor that the text begins with.
+
+    Notes
+    -----
+    Raise a subclass, never this class itself.
+
+    Examples
+    --------
+    >>> str(ValuesError("has no values", tensor="x"))
+    "tensor 'x' has no values"
     """
 
     def __init__(self, reason: str = "", tensor: str | None = None) -> None:
@@ -32,8 +49,10 @@ class SgsdumpError(Exception):
         self.tensor = tensor
 
     def reason_of(self, *names: str) -> str:
-        """The text, without the name of its tensor where that is one of ``names``: it is told beside the reason then,
-        which other tensors may share."""
+        """Return the text without its tensor's name if that name is one of ``names``.
+
+        Callers that print the name beside the reason use this method, so that several tensors can share a reason.
+        """
         return one_line(self._reason) if self.tensor in names else str(self)
 
     def __str__(self) -> str:
@@ -41,36 +60,38 @@ class SgsdumpError(Exception):
 
 
 class FormatError(SgsdumpError):
-    """A file is not what it should be: truncated, of another format, or contradicting itself."""
+    """A file is truncated, has another format, or contradicts itself."""
 
 
 class NotATensor(FormatError):
-    """A file or member that is whole and holds something other than numbers, such as Python objects."""
+    """A file or member is intact but holds something other than numbers, such as Python objects."""
 
 
 class FileChanged(FormatError):
-    """A file is not the one that was opened any more: truncated, rewritten, replaced or gone. What was read of it and
-    what would be read now are of two runs, so a command ends."""
+    """A file was truncated, rewritten, replaced or deleted after it was opened.
+
+    The values read before and after the change belong to different runs, so a command ends.
+    """
 
 
 class ConfigError(SgsdumpError):
-    """A side file or an option asks for something that cannot be."""
+    """An option or a side file asks for something impossible."""
 
 
 class ModelError(SgsdumpError):
-    """A model cannot be read, or cannot do what is asked of it."""
+    """A model cannot be read, or does not support a request."""
 
 
 class InputError(SgsdumpError):
-    """A picture, array or preprocess file cannot feed the model."""
+    """An image, array or preprocess file cannot feed the model."""
 
 
 class ValuesError(SgsdumpError):
-    """A tensor is known but its values are not: left out of the file, padded, or of unknown scale."""
+    """The values of a tensor are unknown: left out of the file, padded, or of unknown scale."""
 
 
 class LossWarning(UserWarning):
-    """``save_dump`` wrote a dump in a format that cannot hold everything; the message names what was lost."""
+    """``save_dump`` wrote a format that cannot hold all facts; the message names the lost facts."""
 
 
 class OutputError(SgsdumpError):
@@ -78,35 +99,35 @@ class OutputError(SgsdumpError):
 
 
 class MissingExtra(SgsdumpError):
-    """An optional package is absent; the message names the extra that brings it."""
+    """An optional package is missing; the message names the extra that installs it."""
 
 
 class WorkerError(SgsdumpError):
-    """The processes or the cluster that were to share the work cannot be reached, were lost, or do not fit."""
+    """Worker processes or the cluster cannot be reached, were lost, or do not fit the task."""
 
 
 LONGEST = 200
 
 
 def hint(name: str, known: Mapping[str, Any] | list[str]) -> str:
-    """``; did you mean 'conv1'?`` for a near miss, the choices when they are few, else an empty string."""
+    """Return ``; did you mean 'conv1'?`` for a near miss, the choices if they are few, else ""."""
     if near := did_you_mean(name, known):
         return near
     return f"; choose one of: {', '.join(known)}" if 0 < len(known) <= 12 else ""
 
 
 def did_you_mean(name: str, known: Mapping[str, Any] | list[str]) -> str:
-    """As ``hint``, of a near miss alone."""
+    """Return ``; did you mean 'conv1'?`` for a near miss, else ""."""
     import difflib
 
-    # difflib takes the product of both lengths
+    # difflib's run time grows with the product of both lengths
     name, short = name[:LONGEST], [n for n in known if len(n) <= LONGEST]
     near = difflib.get_close_matches(name, short, n=3, cutoff=0.6) or _alike(name, short)
     return "; did you mean " + " or ".join(repr(n) for n in near) + "?" if near else ""
 
 
 def _alike(name: str, known: list[str]) -> list[str]:
-    """At most three names that are near but for case, ``_`` and ``-``: the same, begun so, else of like letters."""
+    """Return at most three names that match without case, ``_`` and ``-``: equal, with this prefix, or similar."""
     import difflib
 
     letters = _letters(name)
@@ -121,6 +142,6 @@ def _letters(name: str) -> str:
 
 
 def listed(names: Sequence[str], most: int = 3, shown: Callable[[str], str] = str) -> str:
-    """``a, b, c and 4 more``: the first of many names, each as it is to be ``shown``."""
+    """Return ``a, b, c and 4 more``: the first names, each formatted by ``shown``."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(shown, names[:most])) + more

@@ -1,14 +1,14 @@
-"""Plug-ins: what each adds to the core, as tables of plain text, imported when it is used.
+"""Plug-ins: tables of names and import targets that a package adds to the core; targets are imported on use.
 
-A plug-in is a record ``PLUGIN = Plugin(...)``. The own ones, ``OWN``, have it in their ``__init__.py``. An installed
-package names its record in the entry-point group ``sgsdump.plugins``::
+A plug-in is a record ``PLUGIN = Plugin(...)``. sgsdump's own plug-ins, ``OWN``, define it in their ``__init__.py``. An
+installed package names its record in the entry-point group ``sgsdump.plugins``::
 
     [project.entry-points."sgsdump.plugins"]
     toy = "sgsdump_toy:PLUGIN"
 
-The core and the own plug-ins are asked first. Installed ones are looked for only where none of these has what is asked
-for: an unknown command, format or name, a file that no own reader recognises, and for ``sgsdump --help``. One that
-cannot be loaded is one warning, and everything else works. ``SGSDUMP_NO_PLUGINS=1`` leaves all of them out.
+The core and the own plug-ins are asked first. Installed plug-ins are searched only if neither has the command, format
+or name, if no own reader recognises a file, and for ``sgsdump --help``. A plug-in that cannot be loaded gives one
+warning, and everything else works. ``SGSDUMP_NO_PLUGINS=1`` ignores all installed plug-ins.
 """
 
 import importlib
@@ -33,13 +33,20 @@ SWITCH = "SGSDUMP_NO_PLUGINS"
 
 
 class Command(NamedTuple):
-    """A subcommand.
+    """Subcommand of ``sgsdump``.
 
-    module  has a docstring, which is its help, ``add_arguments(parser)`` and ``run(args)``, which returns the exit
-            status.
-    help    its line in ``sgsdump --help``.
-    group   the heading above this line; a new one stands last.
-    after   the command above this line, "" for the first place of the group, None for the last.
+    Attributes
+    ----------
+    module : str
+        Module whose docstring is the command's help. It defines ``add_arguments(parser)`` and ``run(args)``, which
+        returns
+        the exit status.
+    help : str
+        Line of the command in ``sgsdump --help``.
+    group : str
+        Heading above this line. A new heading is placed last.
+    after : str or None
+        Command above this line; "" for the first place of the group, None for the last.
     """
 
     module: str
@@ -49,15 +56,27 @@ class Command(NamedTuple):
 
 
 class Plugin(NamedTuple):
-    """The tables of a plug-in. A target is ``module:attribute``; for ``names`` the module alone.
+    """Tables of a plug-in.
 
-    commands  subcommands by name.
-    formats   dump formats by name: an ``sgsdump.dumps.format.Format``.
-    models    readers of models by name: an ``sgsdump.models.model.ModelReader``.
-    charts    charts of ``compare --plots`` by name: ``save(report, folder)``, which returns the paths it wrote.
-    views     functions that show, draw or write a kind of result, by kind.
-    names     public names of ``sgsdump``.
-    modules   packages that users import below ``sgsdump``, by their public name: of the own plug-ins only.
+    A target is a string ``module:attribute``; the targets of ``names`` and ``modules`` are modules.
+
+    Attributes
+    ----------
+    commands : mapping of str to Command
+        Subcommands by name.
+    formats : mapping of str to str
+        Dump formats by name; each target is an ``sgsdump.dumps.format.Format``.
+    models : mapping of str to str
+        Model readers by name; each target is an ``sgsdump.models.model.ModelReader``.
+    charts : mapping of str to str
+        Charts of ``compare --plots`` by name; each target is ``save(report, folder)``, which returns the paths it
+        wrote.
+    views : mapping of str to str
+        Functions that show, draw or write a kind of result, by kind.
+    names : mapping of str to str
+        Public names of ``sgsdump``.
+    modules : mapping of str to str
+        Packages that users import below ``sgsdump``, by their public name; only for sgsdump's own plug-ins.
     """
 
     commands: Mapping[str, Command] = {}
@@ -69,7 +88,7 @@ class Plugin(NamedTuple):
     modules: Mapping[str, str] = {}
 
 
-# Those of the core's own results: their rooms do not know reports.
+# Views of the core's results: the modules of results do not import reports.
 _CORE = Plugin(
     views={
         "comparison": "sgsdump.reports.notebook:show_comparison",
@@ -88,18 +107,18 @@ _CORE = Plugin(
 
 @cache
 def own() -> tuple[Plugin, ...]:
-    """Return the own plug-ins, in the order of ``OWN``."""
+    """Return sgsdump's own plug-ins, in the order of ``OWN``."""
     return tuple(importlib.import_module(f"sgsdump.{name}").PLUGIN for name in OWN)
 
 
 def own_table(table: str) -> Mapping[str, str]:
-    """Return what the own plug-ins add to a table of targets."""
+    """Return the entries that sgsdump's own plug-ins add to a table."""
     return {name: target for plugin in own() for name, target in getattr(plugin, table).items()}
 
 
 @cache
 def installed() -> Mapping[str, Plugin]:
-    """Return the plug-ins of installed packages by the names of their entry points; warn of those that do not load."""
+    """Return the plug-ins of installed packages by entry-point name; warn about plug-ins that do not load."""
     if are_left_out() or not _any_is_named():
         return {}
     from importlib.metadata import entry_points
@@ -109,7 +128,7 @@ def installed() -> Mapping[str, Plugin]:
 
 
 def are_left_out() -> bool:
-    """Return whether the user leaves installed plug-ins out."""
+    """Return whether the user disabled installed plug-ins."""
     return os.environ.get(SWITCH, "0") not in ("", "0")
 
 
@@ -129,16 +148,16 @@ def _loaded(point: "EntryPoint") -> Plugin | None:
 
 
 def leave_out(what: str, error: BaseException) -> None:
-    """Warn that a part of an installed plug-in is left out, in one line."""
+    """Warn in one line that a part of an installed plug-in is ignored."""
     reason = str(error) or type(error).__name__
     warnings.warn(one_line(f"the {what} is left out: {reason}; {SWITCH}=1 leaves out every plug-in"), stacklevel=3)
 
 
 @cache
 def further(table: str, attribute: str = "__call__") -> Mapping[str, str]:
-    """Return what installed plug-ins add to a table of targets; warn of targets that do not load.
+    """Return the entries that installed plug-ins add to a table; warn about targets that do not load.
 
-    attribute  what each target has to have.
+    attribute  an attribute that each target must have.
     """
     found = [pair for plugin in installed().values() for pair in getattr(plugin, table).items()]
     return {name: target for name, target in found if _loads(target, attribute, f"plug-in's {name!r} of {table}")}
@@ -156,12 +175,12 @@ def _loads(target: str, attribute: str, what: str) -> bool:
 
 
 def further_commands() -> Mapping[str, Command]:
-    """Return the commands of installed plug-ins, whose modules are not imported."""
+    """Return the commands of installed plug-ins without importing their modules."""
     return {name: command for plugin in installed().values() for name, command in plugin.commands.items()}
 
 
 def public_name(name: str) -> Any:
-    """Import the public name of a plug-in. Raises AttributeError for one that none has."""
+    """Import the public name of a plug-in. Raises AttributeError if no plug-in has this name."""
     module = next((plugin.names[name] for plugin in own() if name in plugin.names), None)
     if module is None and not name.startswith("_") and not _is_module(name):
         module = next((plugin.names[name] for plugin in installed().values() if name in plugin.names), None)
@@ -171,7 +190,7 @@ def public_name(name: str) -> Any:
 
 
 def _is_module(name: str) -> bool:
-    """Return whether sgsdump has a module of this name: ``from sgsdump import NAME`` asks for a name first."""
+    """Return whether sgsdump has a module of this name: ``from sgsdump import NAME`` asks for an attribute first."""
     from pathlib import Path
 
     place = Path(__file__).with_name(name)
@@ -179,7 +198,7 @@ def _is_module(name: str) -> bool:
 
 
 def public_module(name: str) -> ModuleSpec | None:
-    """Return how a package that an own plug-in publishes, or a module in it, is imported; None for others."""
+    """Return the import spec of a package that an own plug-in publishes, or of a module in it; None for others."""
     root, _, inside = name.removeprefix("sgsdump.").partition(".")
     target = next((plugin.modules[root] for plugin in own() if root in plugin.modules), None)
     if target is None:
@@ -189,13 +208,13 @@ def public_module(name: str) -> ModuleSpec | None:
 
 
 class _Alias:
-    """A loader that gives a module all names of another one, which is imported under its own name alone."""
+    """Loader that gives a module all names of another module, which is imported under its own name only."""
 
     def __init__(self, target: str):
         self._target = target
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Leave the module to the import system: importlib.abc, which has a base for this, takes long to import."""
+        """Let the import system create the module (importlib.abc has a base class, but is slow to import)."""
 
     def exec_module(self, module: ModuleType) -> None:
         real = importlib.import_module(self._target)
@@ -203,13 +222,13 @@ class _Alias:
 
 
 def as_html(kind: str, result: object) -> str | None:
-    """Return HTML for ``_repr_html_``; None, which lets a notebook show the ``repr``, for a kind that none shows."""
+    """Return HTML for ``_repr_html_``, or None if no view shows this kind; a notebook then shows the ``repr``."""
     target = _view(kind)
     return imported(target)(result) if target else None
 
 
 def ask(kind: str, result: object, *further: object) -> Any:
-    """Return what the function of this kind makes of a result. Raises KeyError for a kind that none has."""
+    """Return what the view of this kind makes of a result. Raises KeyError if no view has this kind."""
     target = _view(kind)
     if target is None:
         raise KeyError(kind)
@@ -217,7 +236,7 @@ def ask(kind: str, result: object, *further: object) -> Any:
 
 
 def _view(kind: str) -> str | None:
-    """The function of a kind of result, of the core, of an own plug-in, or of an installed one."""
+    """Return the target of a kind's view, from the core, an own plug-in or an installed plug-in."""
     for plugin in (_CORE, *own()):
         if kind in plugin.views:
             return plugin.views[kind]
@@ -225,7 +244,7 @@ def _view(kind: str) -> str | None:
 
 
 def _any_is_named() -> bool:
-    """Whether an installed package names the group: found in a hundredth of the time that importlib.metadata takes."""
+    """Return whether any installed package names the group: a hundred times faster than importlib.metadata."""
     return any(_names_group(place) for folder in sys.path for place in _metadata_in(folder or "."))
 
 

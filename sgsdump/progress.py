@@ -1,17 +1,17 @@
-"""How the library reports its progress: one contract, implemented by its caller (``commands/terminal.py``).
+"""Progress reporting: one protocol, implemented by the caller of the library (``commands/terminal.py``).
 
     with progress.bar("calibrate", "picture", total=len(pictures)) as advance:
         for done, picture in enumerate(pictures, 1):
             ...
             advance(done)
-    progress.say("a worker process was killed; what it had under way is done again")
+    progress.say("a worker process was killed; its work is repeated")
 
-A function that takes ``progress`` opens its own bars; one that does a part of the work of its caller's bar takes
-``advance``. The defaults do nothing: ``SILENT`` and ``unwatched``. All calls come from the process and the thread that
-called the library; what worker processes do is counted when their results arrive.
+A function that takes ``progress`` opens its own bars. A function that does part of the work of its caller's bar takes
+``advance``. The defaults ``SILENT`` and ``unwatched`` do nothing. All calls come from the process and the thread that
+called the library; work in worker processes is counted when its results arrive.
 
-``bars`` draws the progress of the functions that are called from Python, once the work has lasted a second: by tqdm on
-a terminal, by its widget in a notebook.
+``bars`` draws the progress of functions that are called from Python, once the work has lasted a second: by tqdm on a
+terminal, by its widget in a notebook.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ DELAY_SECONDS = 1.0
 
 
 class Advance(Protocol):
-    """Moves a bar."""
+    """Callable that moves a bar."""
 
     def __call__(self, done: int, total: int | None = None) -> None:
-        """``done`` of ``total`` units are done, counted from the beginning; None leaves the total as it was."""
+        """Set the bar to ``done`` of ``total`` units, counted from the beginning; None keeps the total."""
 
 
 class Progress(Protocol):
-    """Shows how far a long piece of work is, and one-line messages on the way."""
+    """Display of the progress of long work, and of one-line messages."""
 
     def bar(self, what: str, unit: str, total: int | None = None) -> AbstractContextManager[Advance]:
-        """A bar for the work in the ``with`` block: what is done, in which unit, how many of them (None: unknown)."""
+        """Return a bar for the work in the ``with`` block; a total of None is unknown."""
 
     def say(self, line: str) -> None:
         """Show one line, given without a line end."""
 
 
 def unwatched(done: int, total: int | None = None) -> None:
-    """An ``Advance`` that shows nothing."""
+    """Do nothing: the ``Advance`` of work without a bar."""
 
 
 class Silent:
@@ -68,7 +68,7 @@ SILENT: Progress = Silent()
 
 
 def each(progress: Progress, items: Iterable[Item], what: str, unit: str, total: int | None = None) -> Iterator[Item]:
-    """The items themselves, each counted on a bar of its own when the next one is asked for."""
+    """Yield the items and count each on its own bar when the next item is requested."""
     with progress.bar(what, unit, total) as advance:
         for done, item in enumerate(items, 1):
             yield item
@@ -76,7 +76,7 @@ def each(progress: Progress, items: Iterable[Item], what: str, unit: str, total:
 
 
 class Bars:
-    """The ``Progress`` of the functions that are called from Python: what is said on the way is a warning."""
+    """``Progress`` of functions that are called from Python; messages become warnings."""
 
     @contextmanager
     def bar(self, what: str, unit: str, total: int | None = None) -> Iterator[Advance]:
@@ -88,13 +88,13 @@ class Bars:
 
 
 def bars() -> Progress:
-    """Bars in a notebook and on a terminal, else none."""
+    """Return ``Bars`` in a notebook and on a terminal, else ``SILENT``."""
     return Bars() if _in_notebook() or sys.stderr.isatty() else SILENT
 
 
 @contextmanager
 def late_bar(what: str, unit: str, total: int | None = None) -> Iterator[Advance]:
-    """A bar of work that is in the ``with`` block."""
+    """Draw a bar for the work in the ``with`` block once it has lasted ``DELAY_SECONDS``."""
     started, expected = monotonic(), total
     drawn: tqdm[NoReturn] | None = None
 
@@ -106,7 +106,7 @@ def late_bar(what: str, unit: str, total: int | None = None) -> Iterator[Advance
             if lasted < DELAY_SECONDS:
                 return
             drawn = _bar(what, unit, expected, lasted)
-        drawn.total = None if expected is None else max(done, expected)  # estimates may be too low
+        drawn.total = None if expected is None else max(done, expected)  # the total may be an estimate that is too low
         drawn.update(done - drawn.n)
 
     try:
@@ -117,10 +117,10 @@ def late_bar(what: str, unit: str, total: int | None = None) -> Iterator[Advance
 
 
 def _bar(what: str, unit: str, total: int | None, seconds: float) -> tqdm[NoReturn]:
-    """A bar of work that has lasted ``seconds``."""
+    """Return a bar of work that has already lasted ``seconds``."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a notebook without ipywidgets gets the terminal's bar
-        from tqdm.auto import tqdm  # here, since only work that lasts needs it
+        warnings.simplefilter("ignore")  # without ipywidgets, a notebook falls back to the terminal's bar
+        from tqdm.auto import tqdm  # imported late: only long work needs it
 
     bar: tqdm[NoReturn] = tqdm(desc=what, unit=unit, total=total, delay=DELAY_SECONDS, leave=False, dynamic_ncols=True)
     bar.start_t = bar.last_print_t = bar.start_t - seconds

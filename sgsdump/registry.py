@@ -1,6 +1,6 @@
-"""A registry: a table from a short name to a ``module`` or ``module:attribute``, imported when asked for.
+"""Registries: tables from a short name to a ``module`` or ``module:attribute`` that is imported on request.
 
-The table is plain data, so listing it imports nothing heavy, and there is no registration by import.
+A table is plain data: listing it imports nothing heavy, and no module registers itself by being imported.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ from sgsdump.errors import ConfigError, hint
 
 
 def imported(target: str) -> Any:
-    """Import what ``module:attribute``, or a module alone, names."""
+    """Import and return a ``module`` or ``module:attribute``."""
     module, _, attribute = target.partition(":")
     found = importlib.import_module(module)
     return getattr(found, attribute) if attribute else found
 
 
 class Registry(Mapping[str, Any]):
-    """``Registry("format", {"npz": "package.npz:FORMAT"})["npz"]`` imports the module and returns FORMAT.
+    """Mapping whose values are imported on access.
 
-    further  what installed plug-ins add, looked up where the own members do not do: for a name that none of them has,
-             and behind the last of them.
+    ``Registry("format", {"npz": "package.npz:FORMAT"})["npz"]`` imports the module and returns FORMAT.
 
-    Raises ConfigError for an unknown name, with the nearest known ones.
+    further  returns the members that installed plug-ins add. It is called only for a name that no own member has, and
+             after the last own member.
+
+    Raises ConfigError for an unknown name, with the nearest known names.
     """
 
     def __init__(self, kind: str, members: Mapping[str, str], further: Callable[[], Mapping[str, str]] = dict):
@@ -35,7 +37,7 @@ class Registry(Mapping[str, Any]):
 
     @property
     def own(self) -> Registry:
-        """The members that are sgsdump's own."""
+        """Registry of sgsdump's own members."""
         return Registry(self.kind, self._members)
 
     def __getitem__(self, name: str) -> Any:

@@ -1,8 +1,8 @@
-"""One account of a comparison: what was compared, and all that was not, each with its reason.
+"""Account of a comparison: what was compared, and what was not, with the reason for each.
 
-The number of layers ("x of y"), the exit status, JUnit's outcomes and every list of what is missing are made of it. A
-layer counts once. What the other side cannot have, what a fused operator holds and what the user left out is not
-missing; memory to which nothing had been written yet cannot be compared, and is not missing either.
+The number of layers ("x of y"), the exit status, the JUnit outcomes and all lists of missing layers are derived from
+the account. A layer counts once. Layers that the other side cannot have, layers inside a fused operator and layers
+that the user excluded are not missing. Memory that was never written cannot be compared and is not missing either.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-# Of what was not compared. ``failed``: a pair that exists but cannot be measured, a file that cannot be read.
+# Why it was not compared. ``failed``: a pair that cannot be measured, or a file that cannot be read.
 Status = Literal[
     "failed", "missing", "only in benchmark", "only in sample", "without counterpart", "excluded", "unwritten"
 ]
-# What it is. ``share``: that less than half of the benchmark's layers were compared.
+# What was not compared. ``share`` reports that less than half of the benchmark's layers were compared.
 Kind = Literal["output", "layer", "input", "run", "file", "share"]
 
 
 @dataclass(frozen=True)
 class NotCompared:
-    """A layer, a run or a file that was not compared.
+    """Layer, run or file that was not compared.
 
-    side         the dump that has it.
-    damaged      it is there but cannot be read.
+    side         dump that contains it.
+    damaged      it exists but cannot be read.
     fused        it is inside an operator that the sample fused.
     compiled     it is inside a compiled graph of one side: neither equal nor different, and not missing.
-    sample_name  of a pair, what the sample calls it.
+    sample_name  the sample's name for it, for a pair.
     """
 
     name: str
@@ -46,9 +46,9 @@ class NotCompared:
 
 @dataclass(frozen=True)
 class Account:
-    """What was compared of how much, and what was not.
+    """Compared layers, and everything that was not compared.
 
-    compared  the number of compared layers; ``of``: of how many of the benchmark.
+    compared  number of compared layers, out of ``of`` layers of the benchmark.
     """
 
     compared: int
@@ -56,7 +56,7 @@ class Account:
     left_out: tuple[NotCompared, ...] = ()
 
     def named(self, status: Status, *kinds: Kind) -> tuple[str, ...]:
-        """Return the names of this status, and of these kinds where some are given."""
+        """Return the names with this status, limited to these kinds if any are given."""
         return tuple(one.name for one in self.left_out if one.status == status and (not kinds or one.kind in kinds))
 
     @cached_property
@@ -71,29 +71,31 @@ class Account:
 
     @cached_property
     def damaged(self) -> tuple[str, ...]:
-        """What is there but cannot be read, a line each."""
+        """Files and tensors that exist but cannot be read, one line each."""
         of_files = (one.reason for one in self.left_out if one.damaged and one.kind == "file")
         of_pairs = (f"{one.name}: {one.reason}" for one in self.left_out if one.damaged and one.kind != "file")
         return tuple(dict.fromkeys((*of_files, *of_pairs)))
 
     @property
     def is_less_than_half(self) -> bool:
-        """Whether less than half of the benchmark's layers were compared."""
+        """True if less than half of the benchmark's layers were compared."""
         return any(one.kind == "share" for one in self.left_out)
 
     @property
     def is_complete(self) -> bool:
-        """Whether no output, other layer or run is missing, nothing is damaged, and at least half was compared."""
+        """True if no output, layer or run is missing, nothing is damaged, and at least half was compared."""
         return not (self.missing or self.damaged or self.is_less_than_half)
 
     def lacks(self, allow_missing: bool) -> bool:
-        """Return whether it fails where limits are given: a pair could not be measured, or something is missing that
-        the user does not allow to be."""
+        """Return whether the comparison fails if limits are set.
+
+        It fails if a pair could not be measured, or if something is missing and ``allow_missing`` is False.
+        """
         return bool(self.not_comparable) or not (allow_missing or self.is_complete)
 
 
 def less_than_half(compared: int, of: int) -> Iterable[NotCompared]:
-    """Give what says that less than half of the benchmark's layers were compared, where that is so."""
+    """Yield an entry if less than half of the benchmark's layers were compared."""
     if 2 * compared < of:
         reason = f"only {compared} of the benchmark's {of} layers could be compared"
         yield NotCompared("the comparison", "missing", reason, "share")
@@ -101,14 +103,14 @@ def less_than_half(compared: int, of: int) -> Iterable[NotCompared]:
 
 @dataclass(frozen=True)
 class Completeness:
-    """Names are the benchmark's.
+    """Layers and runs that the sample lacks; names are the benchmark's.
 
     by_flow          it is known which layers feed which.
-    outputs          of the network, where that is known.
-    missing_outputs  those that the sample lacks.
-    missing          other layers that it lacks; ``fused`` are those inside its fused operators.
+    outputs          outputs of the network, if known.
+    missing_outputs  outputs that the sample lacks.
+    missing          other layers that the sample lacks; ``fused`` are those inside its fused operators.
     runs             runs, steps and ranks that the sample lacks.
-    of               how many layers the benchmark has that could have been compared, one of several runs once.
+    of               number of comparable layers in the benchmark; a layer of several runs counts once.
     """
 
     by_flow: bool = False

@@ -1,7 +1,7 @@
-"""The first stage of ``compare``: pair the tensors of two dumps, and give a reason for each one left over.
+"""First stage of ``compare``: pair the tensors of two dumps, and give a reason for each tensor without a partner.
 
-``WAYS`` are all ways of pairing, the surest first. Each is a function ``propose(sides, settled)`` that adds pairs, with
-the reason for each, and never undoes one. Nothing is dropped: every unpaired tensor has a reason.
+``WAYS`` lists all ways of pairing, the most reliable first. Each is a function ``propose(sides, settled)`` that adds
+pairs with their reasons and never removes a pair. Every unpaired tensor is kept with a reason.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sgsdump.registry import imported
 
 Propose = Callable[[Sides, Settled], Settled]
 Way = tuple[Callable[[Sides, Settled], bool], str]
-# By name, each way with the question when it applies, and the function; a module is imported when its way applies.
+# Name -> (test whether the way applies, target of its function); the target is imported only if the way applies.
 _OF = "sgsdump.comparison.naming.pairs_by_"
 BY_NAME: dict[str, Way] = {
     "stages of Caffe blobs": (Sides.names_differ, f"{_OF}stage:propose"),
@@ -47,16 +47,16 @@ WAYS: dict[str, Way] = {
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """What the first stage hands on.
+    """Result of the first stage.
 
-    whole         both dumps as they were given, of one module alone where only that was dumped.
-    dumps         the same, with fused modules taken apart.
-    alignment     the pairs to measure, and what has no partner.
-    settled       where the tensors stand in their networks (``settled.places``).
-    sources       by a benchmark output, the outputs that feed it, where the dumps' inputs do not tell it.
-    completeness  what the sample lacks of the benchmark.
-    excluded      names that the user left out.
-    unwritten     names of tensors that are, on either side, memory to which nothing had been written yet.
+    whole         both dumps as given, limited to one module if only that module was dumped.
+    dumps         the same dumps with fused modules split.
+    alignment     pairs to measure, and tensors without a partner.
+    settled       positions of the tensors in their networks (``settled.places``).
+    sources       benchmark output -> outputs that feed it, if the dumps' inputs do not show it.
+    completeness  layers and runs that the sample lacks.
+    excluded      names that the user excluded.
+    unwritten     names of tensors that are unwritten memory on either side.
     """
 
     whole: tuple[Dump, Dump]
@@ -76,14 +76,14 @@ def align(sides: Sides, exclude: Sequence[str] = ()) -> Pairs:
     Parameters
     ----------
     sides
-        Both dumps, and what the user says of their names.
+        Both dumps, and the user's name maps and rules.
     exclude
-        Patterns of names that are left out.
+        Patterns of names to leave out.
 
     Raises
     ------
     ConfigError
-        For a name map that fits neither dump, and a pattern that fits no tensor.
+        If a name map fits neither dump, or a pattern matches no tensor.
     """
     networks = sides.networks
     whole = within_module((sides.sample, sides.benchmark), networks)
@@ -98,7 +98,7 @@ def align(sides: Sides, exclude: Sequence[str] = ()) -> Pairs:
 
 
 def paired(sides: Sides, settled: Settled | None = None, ways: Mapping[str, Way] = WAYS) -> tuple[Alignment, Settled]:
-    """Return the alignment that these ways make in order, and all that they settled."""
+    """Apply these ways of pairing in order; return the alignment and everything they settled."""
     settled = settled or Settled()
     for applies, target in ways.values():
         if applies(sides, settled):
@@ -108,23 +108,25 @@ def paired(sides: Sides, settled: Settled | None = None, ways: Mapping[str, Way]
 
 
 def align_names(sample: Dump, benchmark: Dump, inputs: bool = False) -> Alignment:
-    """Pair the tensors of two dumps by their names, and the stages of Caffe blobs, alone."""
+    """Pair the tensors of two dumps by their names and Caffe stages only."""
     return paired(Sides(sample, benchmark, inputs), ways=BY_NAME)[0]
 
 
 def _taken_apart(sides: Sides) -> tuple[Sides, Settled]:
-    """Take fused modules apart where the user's names say so; their pieces are the first pairs. Raises ConfigError."""
+    """Split fused modules as the user's name map says; their parts are the first pairs. Raises ConfigError."""
     fused = sides.names.fused if sides.names is not None else ()
     if not fused:
         return sides, Settled()
     if sides.is_measured_elsewhere:
-        raise ConfigError("a name map that takes modules apart needs both dumps here; compare without --scheduler")
+        raise ConfigError(
+            "a name map that splits fused modules needs both dumps on this machine; compare without --scheduler"
+        )
     (sample, benchmark), parts = split_fused((sides.sample, sides.benchmark), sides.networks, fused)
     return replace(sides, sample=sample, benchmark=benchmark), Settled(parts)
 
 
 def _aligned(sides: Sides, settled: Settled) -> Alignment:
-    """Return the pairs in the benchmark's file order, and what is left on either side in its own."""
+    """Return the pairs in the benchmark's file order, and the unpaired records of each side in its own order."""
     dumps = sides.sample, sides.benchmark
     order = {id(record): place for dump in dumps for place, record in enumerate(dump.records)}
     partners = {id(record): pair for pair in settled.pairs for record in pair.records}
@@ -147,7 +149,7 @@ def _aligned(sides: Sides, settled: Settled) -> Alignment:
 def _unpaired(
     record: Record, named: Mapping[str, list[Record]], side: str, settled: Settled, partners: Mapping[int, Pair]
 ) -> Unpaired:
-    """``side`` is that of the other dump, whose records are ``named``."""
+    """Return an unpaired record with its reason; ``side`` names the other dump, whose records are ``named``."""
     expected = id(record) in settled.expected
     why = (
         settled.unmatched.get(id(record))
@@ -169,7 +171,7 @@ def _by_name(dump: Dump) -> dict[str, list[Record]]:
 
 
 def _taken(record: Record, others: Mapping[str, list[Record]], side: str, partners: Mapping[int, Pair]) -> str:
-    """The reason that a name map or the values paired the other dump's tensor of this name with another one, or ""."""
+    """Return a reason if a name map or the values paired the other dump's tensor of this name otherwise, else ""."""
     for other in others.get(normalised(record.name), []):
         pair = partners.get(id(other))
         if pair is not None and other.io == record.io and slot_of(other) == slot_of(record):
@@ -179,7 +181,7 @@ def _taken(record: Record, others: Mapping[str, list[Record]], side: str, partne
 
 
 def _elsewhere(record: Record, others: Mapping[str, list[Record]], side: str) -> str:
-    """The reason that the other dump has the name, but in a role it cannot be paired in, or ""."""
+    """Return a reason if the other dump has the name only in a role that cannot be paired, else ""."""
     role = (record.io, slot_of(record))
     same = [r for r in others.get(normalised(record.name), []) if r.constant or (r.io, slot_of(r)) != role]
     slots = sorted({r.slot for r in same if r.io == "out" and not r.constant})
@@ -191,9 +193,12 @@ def _elsewhere(record: Record, others: Mapping[str, list[Record]], side: str) ->
 
 
 def without(alignment: Alignment, patterns: Sequence[str]) -> tuple[Alignment, tuple[str, ...]]:
-    """The alignment without the names that fit a pattern, and these. Raises ConfigError for one that fits none."""
+    """Return the alignment without the names that match a pattern, and these names.
+
+    Raises ConfigError for a pattern that matches no name.
+    """
     if isinstance(patterns, str):
-        raise ConfigError(f"exclude is a list of patterns, not a string; write exclude={[patterns]}")
+        raise ConfigError(f"exclude must be a list of patterns, not a string; write exclude={[patterns]}")
     if not patterns:
         return alignment, ()
     names: dict[str, None] = {}
@@ -212,12 +217,12 @@ def without(alignment: Alignment, patterns: Sequence[str]) -> tuple[Alignment, t
     every += [unpaired.record.name for unpaired in alignment.only_in_sample + alignment.only_in_benchmark]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in every):
-            raise ConfigError(f"nothing is named {pattern!r} among the compared tensors{hint(pattern, every)}")
+            raise ConfigError(f"no compared tensor matches {pattern!r}{hint(pattern, every)}")
     return kept, tuple(names)
 
 
 def without_unwritten(alignment: Alignment) -> tuple[Alignment, tuple[str, ...]]:
-    """The alignment without the pairs of which a side is memory that nothing had been written to, and their names."""
+    """Return the alignment without pairs of which a side is unwritten memory, and their names."""
     unwritten = [pair for pair in alignment.pairs if pair.sample.unwritten or pair.benchmark.unwritten]
     if not unwritten:
         return alignment, ()

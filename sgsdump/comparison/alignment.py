@@ -1,4 +1,4 @@
-"""What pairing two dumps gives: pairs of records, and the records left over, each with its reason."""
+"""Result of pairing two dumps: pairs of records, and the records without a partner, each with a reason."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from sgsdump.tensors.tensor import values_of
 
 NAME_WAYS = ("name", "normalised name", "cut name")
 QUANTISED_VALUES = "quantised values"
-# Maps a function over items, in threads say.
+# Maps a function over items, possibly in threads.
 Mapper = Callable[[Callable, Iterable], Iterable]
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two records of one tensor; ``how`` is one of NAME_WAYS, ``map``, ``value``, or the rule that made the pair.
+    """Two records of one tensor.
 
-    stage  what the SDK calls a Caffe blob's value, where one side is such a stage and the other the blob.
-    parts  of a Concat whose parts the SDK aligned, the channels that each takes there, and its own.
+    how    how the pair was made: one of NAME_WAYS, ``map``, ``value``, or the rule.
+    stage  the SDK's name for a value of a Caffe blob, if one side is such a stage and the other side the blob.
+    parts  for a Concat whose parts the SDK aligned: aligned and original number of channels of each part.
     """
 
     sample: Record
@@ -41,9 +42,12 @@ class Pair:
 
 @dataclass(frozen=True)
 class Unpaired:
-    """A record without partner in the other dump, and the reason; ``expected``: the other one cannot have it, so
-    nothing is missing; ``unnamed``: nothing in the other one has its name; ``compiled``: it is inside a compiled graph
-    of one side."""
+    """Record without a partner in the other dump, with the reason.
+
+    expected  the other dump cannot have it, so it is not missing.
+    unnamed   no tensor of the other dump has its name.
+    compiled  it is inside a compiled graph of one side.
+    """
 
     record: Record
     reason: str
@@ -54,7 +58,7 @@ class Unpaired:
 
 @dataclass(frozen=True)
 class Alignment:
-    """Pairs in the benchmark's file order, and what is left on either side in its own."""
+    """Pairs in the benchmark's file order, and the unpaired records of each side in its own order."""
 
     pairs: tuple[Pair, ...]
     only_in_sample: tuple[Unpaired, ...]
@@ -62,12 +66,12 @@ class Alignment:
 
 
 def ids_of(pairs: Iterable[Pair]) -> set[int]:
-    """The ``id`` of every paired record."""
+    """Return the ``id`` of every paired record."""
     return {id(record) for pair in pairs for record in (pair.sample, pair.benchmark)}
 
 
 def compared(dump: Dump, inputs: bool = False) -> list[Record]:
-    """The records a comparison looks at: outputs that are not constants, with ``inputs`` each network input once."""
+    """Return the records to compare: outputs that are not constants and, with ``inputs``, each network input once."""
     network_inputs = dump.inputs if inputs else {}
     records: list[Record] = []
     input_names: set[str] = set()
@@ -83,7 +87,7 @@ def compared(dump: Dump, inputs: bool = False) -> list[Record]:
 
 
 def size_of(record: Record) -> int:
-    """How many real values a record holds; 0 where they cannot be had."""
+    """Return the number of real values in a record; 0 if they are not available."""
     info = record.tensor.info
     if info.shape is not None and not is_device(info.layout) and not is_complex(info.dtype):
         return math.prod(info.shape)
@@ -96,11 +100,13 @@ def size_of(record: Record) -> int:
 
 
 def has_own_inputs(dump: Dump) -> bool:
-    """Whether the dump has each operator's inputs as tensors with names of their own, which are then compared too: the
-    format does so (``Format.own_inputs``), or the records came from such a format into another one.
+    """Return whether the dump names the inputs of each operator separately; such inputs are compared too.
 
-    The latter is recognised by inputs of several operators none of which has the name of an output. Dumps that record
-    the data flow repeat the outputs' names as inputs; others have the network's inputs only.
+    This is a property of the format (``Format.own_inputs``), or the records were converted from such a format.
+    Converted
+    dumps are recognised by inputs of several operators that share no name with any output. Dumps that record the data
+    flow
+    repeat the outputs' names as inputs; other dumps contain only the network's inputs.
     """
     if dump.format in FORMATS and FORMATS[dump.format].own_inputs:
         return True

@@ -1,9 +1,9 @@
-"""What differs between two rounds of two programs, outside their modules: sampling, processing of logits, bookkeeping.
+"""Differences between two rounds of two programs outside their modules: sampling, logits processing, bookkeeping.
 
-The operators there are known by what they were called with, and by checksums and statistics of their tensors
-(``Dump.before``). An operator is at fault if both programs run it on equal inputs, with another argument or another
-constant, and all that both make of it differs too: what is computed in another way comes to the same in the end. The
-inputs of a round are at fault by themselves if all rounds before it are equal.
+Operators outside the modules are known by their arguments and by the checksums and statistics of their tensors
+(``Dump.before``). An operator is at fault if both programs run it on equal inputs with a different argument or
+constant, and everything that both programs compute from its result differs too; otherwise the difference has no
+effect in the end. The inputs of a round are at fault by themselves if all earlier rounds are equal.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from sgsdump.replay.bounds import RANDOM
 from sgsdump.tensors.dtypes import KNOWN, is_float
 
 KIND = "between rounds"
-# The state of all rounds before this one; None if a round before it was not compared.
+# State of all earlier rounds; None if an earlier round was not compared.
 Before = Literal["equal", "within rounding"] | None
-# Statistics of equal tensors that were computed in another way, and how far other values are from that, at least.
+# Largest change of statistics for equal tensors computed in another way, and the least change of different tensors.
 _ALIKE = 0.02
 _TIMES = 10.0
 _LEAST = {"float16": 1e-2, "bfloat16": 3e-2}
@@ -33,7 +33,7 @@ Calls = tuple[OutsideOperator, OutsideOperator]
 
 
 def between_findings(dumps: tuple[Dump, Dump], rows: Sequence[Row], before: Before) -> tuple[Finding, ...]:
-    """Return the finding on what ran before this round, outside any module; nothing where that is not at fault."""
+    """Return the finding on operators that ran before this round outside any module, or nothing if none is at fault."""
     sample, benchmark = (dump.before() for dump in dumps)
     calls = list(_paired(sample, benchmark))
     inputs = tuple(_other_inputs(dumps, rows)) if before == "equal" else ()
@@ -51,14 +51,14 @@ def between_findings(dumps: tuple[Dump, Dump], rows: Sequence[Row], before: Befo
 
 
 def _paired(sample: Sequence[OutsideOperator], benchmark: Sequence[OutsideOperator]) -> Iterator[Calls]:
-    """Operators of the same kinds in the same order."""
+    """Yield pairs of operators of the same kinds in the same order."""
     kinds = [[operator.kind for operator in side] for side in (sample, benchmark)]
     for first, second, count in SequenceMatcher(None, kinds[0], kinds[1], autojunk=False).get_matching_blocks():
         yield from zip(sample[first : first + count], benchmark[second : second + count])
 
 
 def _unlike(sample: Sequence[OutsideOperator], benchmark: Sequence[OutsideOperator]) -> dict[str, str]:
-    """The first operator of each side where the two sides run others."""
+    """Return the first operator of each side where the two sides run different operators."""
     kinds = [[operator.kind for operator in side] for side in (sample, benchmark)]
     for tag, *places in SequenceMatcher(None, kinds[0], kinds[1], autojunk=False).get_opcodes():
         if tag != "equal":
@@ -68,7 +68,7 @@ def _unlike(sample: Sequence[OutsideOperator], benchmark: Sequence[OutsideOperat
 
 
 def _culprits(calls: Sequence[Calls], before: Before) -> Iterator[Calls]:
-    """The operators that read the same and were called with something else, as what follows them shows."""
+    """Yield operators with equal inputs but different arguments whose results still differ downstream."""
     for place, (mine, theirs) in enumerate(calls):
         is_other = mine.arguments != theirs.arguments or (before and _other_constant(calls[:place], mine, theirs))
         if not (is_other and _reads_alike(mine, theirs) and _gives_others(mine, theirs)):
@@ -78,12 +78,12 @@ def _culprits(calls: Sequence[Calls], before: Before) -> Iterator[Calls]:
 
 
 def _first_that_differ(calls: Sequence[Calls]) -> Iterator[Calls]:
-    """The operators that read the same and give something else."""
+    """Return operators with equal inputs and different outputs."""
     return (pair for pair in calls if _reads_alike(*pair) and _gives_others(*pair, floats_alone=False))
 
 
 def _reads_alike(mine: OutsideOperator, theirs: OutsideOperator) -> bool:
-    """Whether all inputs are alike but for single numbers, which are a constant of the program."""
+    """Return whether all inputs are alike; single numbers may differ, because they are constants of the program."""
     return len(mine.inputs) == len(theirs.inputs) and all(
         _are_alike(one, other) or math.prod(one.shape) == 1 == math.prod(other.shape)
         for one, other in zip(mine.inputs, theirs.inputs)
@@ -91,7 +91,7 @@ def _reads_alike(mine: OutsideOperator, theirs: OutsideOperator) -> bool:
 
 
 def _other_constant(earlier: Sequence[Calls], mine: OutsideOperator, theirs: OutsideOperator) -> bool:
-    """Whether an input of a single number, which no operator between the rounds made, is another one."""
+    """Return whether a single-number input that no operator between the rounds produced differs."""
     made = {tensor.checksum for pair in earlier for operator in pair for tensor in operator.outputs}
     return any(
         math.prod(one.shape) == 1
@@ -103,7 +103,7 @@ def _other_constant(earlier: Sequence[Calls], mine: OutsideOperator, theirs: Out
 
 
 def _stays_other(culprit: Calls, later: Sequence[Calls]) -> bool:
-    """Whether all floats differ that both programs make of what these two operators give, and there are some."""
+    """Return whether any floats are computed from both operators' results, and all of them differ."""
     made = [{tensor.checksum for tensor in operator.outputs} - {None} for operator in culprit]
     is_read = False
     for pair in later:
@@ -120,7 +120,7 @@ def _stays_other(culprit: Calls, later: Sequence[Calls]) -> bool:
 
 
 def _gives_others(mine: OutsideOperator, theirs: OutsideOperator, floats_alone: bool = True) -> bool:
-    """Whether outputs of one shape hold other values, by more than their inputs and rounding explain."""
+    """Return whether outputs of equal shape differ by more than their inputs and rounding explain."""
     changes = [_change(*pair) for pair in zip(mine.inputs, theirs.inputs) if _are_alike(*pair)]
     outputs = list(zip(mine.outputs, theirs.outputs))
     if any(one.shape != other.shape or one.dtype != other.dtype for one, other in outputs):
@@ -146,7 +146,7 @@ def _are_others(one: OutsideTensor, other: OutsideTensor, change: float) -> bool
 
 
 def _change(one: OutsideTensor, other: OutsideTensor) -> float:
-    """How far two tensors are apart by their largest, least value and norm; infinite where that is not known."""
+    """Return the relative distance of two tensors by minimum, maximum and norm; infinite if unknown."""
     if one.checksum is not None and one.checksum == other.checksum:
         return 0.0
     if len(one.figures) != 4 or len(other.figures) != 4:
@@ -169,7 +169,7 @@ def _is_float(tensor: OutsideTensor) -> bool:
 
 
 def _facts(mine: OutsideOperator, theirs: OutsideOperator) -> dict[str, str]:
-    """The words on two operators that are at fault."""
+    """Return the facts of a finding on two operators that are at fault."""
     facts = {"source": theirs.source, "sample source": mine.source}
     for name in dict.fromkeys([*theirs.arguments, *mine.arguments]):
         values = [operator.arguments.get(name, "not given") for operator in (mine, theirs)]
@@ -184,7 +184,7 @@ def _facts(mine: OutsideOperator, theirs: OutsideOperator) -> dict[str, str]:
 
 
 def _other_inputs(dumps: tuple[Dump, Dump], rows: Sequence[Row]) -> Iterator[str]:
-    """The inputs of the round that differ by more than rounding: no operator of it made them, nor are they weights."""
+    """Yield inputs of the round that differ by more than rounding and are neither weights nor computed in the round."""
     networks = [dump.network() for dump in dumps]
     made = [
         {value for operator in network.values() for (io, _), value in operator.values.items() if io == "out"}

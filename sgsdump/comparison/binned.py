@@ -1,7 +1,7 @@
-"""Counts in bins whose width is a power of two and whose edges are whole multiples of it.
+"""Counts in bins whose width is a power of two and whose edges are integer multiples of the width.
 
-Such bins nest: two neighbours make one bin of the next width. So the range need not be known before the first value,
-one pass is enough, and two sets of bins become one without loss, however they were made.
+Such bins nest: two neighbours form one bin of the next width. The range thus need not be known in advance, one pass is
+enough, and two sets of bins merge without loss.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# float32 has 24 bits: finer bins than that below the largest value would tell nothing apart.
+# float32 has 24 bits of precision: finer bins relative to the largest value would separate nothing.
 _PRECISION = 24
 _FINEST = -200
 
 
 @dataclass(frozen=True, eq=False)
 class Binned:
-    """``rows`` (kinds of sums, bins) over bins of width 2**exponent, the first of which begins at first * 2**exponent.
+    """``rows`` (kinds of sums, bins) over bins of width 2**exponent; the first bin begins at first * 2**exponent.
 
-    No bins at all where nothing was counted.
+    There are no bins if nothing was counted.
     """
 
     exponent: int
@@ -33,12 +33,12 @@ class Binned:
 
     @property
     def edges(self) -> tuple[float, float]:
-        """The outer edges."""
+        """Outer edges."""
         width = 2.0**self.exponent
         return self.first * width, (self.first + self.rows.shape[1]) * width
 
     def coarser(self, exponent: int) -> Binned:
-        """The same sums in bins of width 2**exponent, which is at least as wide."""
+        """Return the same sums in bins of width 2**exponent, which must be at least the current width."""
         shift, count = exponent - self.exponent, self.rows.shape[1]
         if not shift or not count:
             return Binned(exponent, self.first >> shift, self.rows)
@@ -49,7 +49,7 @@ class Binned:
         return Binned(exponent, first, rows)
 
     def plus(self, other: Binned, limit: int) -> Binned:
-        """The sums of both, in at most ``limit`` bins as narrow as both have them."""
+        """Return the sums of both in at most ``limit`` bins, as narrow as both allow."""
         if not other.rows.shape[1]:
             return self
         if not self.rows.shape[1]:
@@ -70,7 +70,7 @@ class Binned:
 
 
 def narrowest_bins(low: float, high: float, limit: int) -> tuple[int, int, int]:
-    """Exponent, first and last bin of the narrowest bins of which at most ``limit`` hold all from low to high."""
+    """Return exponent, first and last bin of the narrowest bins that cover low to high with at most ``limit`` bins."""
     exponent = max(math.frexp(max(abs(low), abs(high)))[1] - _PRECISION, _FINEST)
     first, last = (math.floor(math.ldexp(end, -exponent)) for end in (low, high))
     shift = shift_to(first, last, limit)
@@ -78,7 +78,7 @@ def narrowest_bins(low: float, high: float, limit: int) -> tuple[int, int, int]:
 
 
 def shift_to(first: int, last: int, limit: int) -> int:
-    """How often bins have to be joined with their neighbours for ``limit`` of them to hold first to last."""
+    """Return how often neighbouring bins must be joined so that first to last need at most ``limit`` bins."""
     shift = 0
     while (last >> shift) - (first >> shift) >= limit:
         shift += 1
@@ -86,7 +86,7 @@ def shift_to(first: int, last: int, limit: int) -> int:
 
 
 def of_edges(edges: tuple[float, float], rows: np.ndarray) -> Binned:
-    """The ``Binned`` of these ``edges`` and rows."""
+    """Return the ``Binned`` with these outer edges and rows."""
     count = rows.shape[1]
     if not count:
         return Binned.nothing(len(rows))
@@ -95,5 +95,5 @@ def of_edges(edges: tuple[float, float], rows: np.ndarray) -> Binned:
 
 
 def indices(values: np.ndarray, exponent: int, first: int) -> np.ndarray:
-    """The bin of each value, from 0."""
+    """Return the bin of each value, counted from 0."""
     return (np.floor(values * 2.0**-exponent) - first).astype(np.int64)

@@ -1,10 +1,12 @@
-"""Whether a board's raw output buffer is the simulator's, and if not, which of the usual causes it looks like.
-Apart: bytes without a header, which no reader of dumps takes.
+"""Check whether a board's raw output buffer equals the simulator's output, and find the likely cause if not.
 
-The board's file has no header: shape, type and scale come from the fixed model's dump of the same picture, from the
-outputs of the network. The SDK's own dumps do not tell shapes; then every number of channels is tried. The hardware
-aligns channels to 16 bytes, and the whole to 64; a buffer in the aligned shape is as good as one without. A cause is
-named where undoing it makes every integer equal, never by likeness alone, but for another picture.
+The board's file has no header. Shape, type and scale come from the network's outputs in the fixed model's dump of the
+same image. The SDK's own dumps do not state shapes; then every number of channels is tried. The hardware aligns
+channels to 16 bytes and the whole buffer to 64 bytes; a buffer in the aligned shape is accepted too. A cause is
+reported only if undoing it makes every integer equal, except that another image is inferred from the share of
+equal integers.
+
+This module is separate because no reader of dumps accepts bytes without a header.
 """
 
 from __future__ import annotations
@@ -17,18 +19,18 @@ import numpy as np
 
 from sgsdump.tensors.sdk_buffers import pad_channels
 
-# Where fewer integers than these agree, the two look like two pictures.
+# If a smaller share of the integers agrees, the buffers probably belong to different images.
 FEW = 0.5
 ANOTHER = (
-    "another picture, a buffer left over from one, or an input with its channels swapped: compare the file that the "
-    "board reads with that of simulate --dump-rawdata"
+    "another image, a stale buffer of another image, or an input with swapped channels: compare the file that the "
+    "board reads with the file of simulate --dump-rawdata"
 )
 _CHANNEL_BYTES = 16
 
 
 @dataclass(frozen=True, eq=False)
 class Output:
-    """An output of the network by the simulator: stored integers, channels last; flat where its shape is not known."""
+    """Output of the network in the simulator: stored integers, channels last; flat if its shape is unknown."""
 
     name: str
     stored: np.ndarray
@@ -38,13 +40,13 @@ class Output:
 
 @dataclass(frozen=True)
 class BoardResult:
-    """What a board's file is to an output.
+    """Result of comparing a board's file with an output.
 
-    identical  every integer is equal; ``as_written`` says how the file holds them.
-    cause      the cause, or what is likeliest where none explains every difference.
-    explained  whether the cause explains every difference.
-    first      index of the first integer that differs, and both integers.
-    differing  of ``count`` integers.
+    identical  every integer is equal; ``as_written`` says how the file stores the output.
+    cause      the cause, or the most likely cause if none explains every difference.
+    explained  the cause explains every difference.
+    first      index of the first differing integer, and both integers.
+    differing  number of differing integers out of ``count``.
     """
 
     output: str
@@ -58,12 +60,12 @@ class BoardResult:
 
 
 def aligned(stored: np.ndarray) -> np.ndarray:
-    """The flat buffer of an output in the aligned shape."""
+    """Return the flat buffer of an output in the aligned shape."""
     return pad_channels(stored)
 
 
 def fits(data: bytes, output: Output) -> bool:
-    """Whether a file has a size that the output's buffer may have."""
+    """Return whether a file has a possible size of the output's buffer."""
     return any(
         len(data) in (aligned(stored).nbytes, _unrounded(stored), stored.nbytes, stored.size * 4)
         for stored in (shaped.stored for shaped in _shapes(output))
@@ -71,7 +73,7 @@ def fits(data: bytes, output: Output) -> bool:
 
 
 def judged(data: bytes, output: Output, others: Mapping[str, Output]) -> BoardResult:
-    """What a board's file is to an output; ``others``: all outputs of the network."""
+    """Return the result for a board's file and an output; ``others`` are all outputs of the network."""
     results = []
     for shaped in _shapes(output):
         if as_written := _identical(data, shaped):
@@ -81,7 +83,7 @@ def judged(data: bytes, output: Output, others: Mapping[str, Output]) -> BoardRe
 
 
 def _shapes(output: Output) -> list[Output]:
-    """The output; where its shape is not known, with each number of channels that it may have, then flat."""
+    """Return the output; if its shape is unknown, one output per possible number of channels, then the flat output."""
     stored = output.stored
     if stored.ndim != 1:
         return [output]
@@ -91,7 +93,7 @@ def _shapes(output: Output) -> list[Output]:
 
 
 def _identical(data: bytes, output: Output) -> str:
-    """How a file holds the output; "" where it does not."""
+    """Return how a file stores the output, or "" if it does not."""
     stored = output.stored
     for as_written, values in _readings(data, stored):
         if np.array_equal(values, stored):
@@ -117,13 +119,13 @@ def _differing(data: bytes, output: Output, others: Mapping[str, Output]) -> Boa
     index = tuple(int(axis) for axis in np.argwhere(wrong)[0])
     share = 1 - wrong.mean()
     if not cause:
-        cause = ANOTHER if share < FEW else "no usual cause explains all of it"
+        cause = ANOTHER if share < FEW else "no known cause explains all differences"
     first = (index, float(values[index]), float(stored[index]))
     return BoardResult(name, False, "", cause, explained, first, int(wrong.sum()), stored.size)
 
 
 def _readings(data: bytes, stored: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """The ways in which a file of this size holds the output, the array it gives for each."""
+    """Yield the ways in which a file of this size can store the output, with the resulting array."""
     dtype = stored.dtype.newbyteorder("<")
     if len(data) == stored.nbytes:
         yield "without alignment", np.frombuffer(data, dtype).reshape(stored.shape)
@@ -135,7 +137,7 @@ def _readings(data: bytes, stored: np.ndarray) -> Iterator[tuple[str, np.ndarray
 
 
 def _unrounded(stored: np.ndarray) -> int:
-    """The bytes of the aligned shape where the whole is not rounded up."""
+    """Return the size in bytes of the aligned shape if the whole buffer is not rounded up."""
     channels = stored.shape[-1] if stored.ndim else 1
     step = _CHANNEL_BYTES // stored.itemsize
     return stored.size // channels * (channels + -channels % step) * stored.itemsize
@@ -145,20 +147,20 @@ def _causes(data: bytes, output: Output, others: Mapping[str, Output]) -> Iterat
     stored = output.stored
     for _, values in _readings(data, stored):
         if values.size and (values == values.reshape(-1)[0]).all():
-            yield f"a stale buffer: every value is {values.reshape(-1)[0]}, as if nothing was written"
+            yield f"a stale buffer: every value is {values.reshape(-1)[0]}; nothing was written"
         yield from _reordered(values, stored)
         written = _written(values, stored)
         if written:
             yield f"a stale buffer: nothing was written after the first {written} values"
     wide = aligned(stored).tobytes()
     if len(data) == stored.nbytes < len(wide) and data == wide[: len(data)]:
-        yield "the alignment is not stripped: this is the beginning of the aligned buffer, read in the plain shape"
+        yield "the alignment is not stripped: the file is the beginning of the aligned buffer, read in the plain shape"
     if len(data) == stored.size * 4:
         real = np.frombuffer(data, "<f4").reshape(stored.shape)
         if np.array_equal(real, stored.astype(np.float32)):
             yield "the scale is not applied: the floats are the integers themselves"
         elif output.zero_point and output.scale and np.allclose(real, stored * np.float32(output.scale), rtol=1e-6):
-            yield "the zero point is not taken off"
+            yield "the zero point is not subtracted"
     for name, other in others.items():
         if name != output.name and any(
             np.array_equal(values, shaped.stored)
@@ -172,7 +174,7 @@ def _reordered(values: np.ndarray, stored: np.ndarray) -> Iterator[str]:
     if stored.ndim > 1 and min(stored.shape[-1], stored.size // stored.shape[-1]) > 1:
         planes = np.stack([sample.reshape(-1, stored.shape[-1]).T for sample in _samples(stored)]).reshape(stored.shape)
         if np.array_equal(values, planes):
-            yield "NCHW where the simulator has NHWC"
+            yield "NCHW instead of the simulator's NHWC"
     if stored.ndim and stored.shape[-1] > 1:
         order = _channels_of(values, stored)
         if order:
@@ -187,7 +189,7 @@ def _samples(stored: np.ndarray) -> np.ndarray:
 
 
 def _channels_of(values: np.ndarray, stored: np.ndarray) -> list[int]:
-    """Which of the simulator's channels each of the board's is; [] where one is none."""
+    """Return the simulator's channel for each of the board's channels; [] if one has no match."""
     theirs = {stored[..., channel].tobytes(): channel for channel in reversed(range(stored.shape[-1]))}
     order = [
         theirs.get(np.ascontiguousarray(values[..., channel]).tobytes(), -1) for channel in range(values.shape[-1])
@@ -196,7 +198,7 @@ def _channels_of(values: np.ndarray, stored: np.ndarray) -> list[int]:
 
 
 def _written(values: np.ndarray, stored: np.ndarray) -> int:
-    """How many values are equal before a rest of zeros; 0 where it is not so."""
+    """Return the number of equal values before a rest of zeros; 0 if the pattern does not apply."""
     flat, expected = values.reshape(-1), stored.reshape(-1)
     first = int(np.argmax(flat != expected))
     return first if first and not flat[first:].any() else 0

@@ -1,8 +1,8 @@
-"""The error of each channel: a layer may look right whose loudest channel hides that the others are lost.
+"""Errors per channel: a layer can look right while a channel with large values hides that other channels are lost.
 
-A channel's error is its own RMSE, Σ|a-b| / Σ|b| over its values. One counts as lost from LOST on, where its error is
-not merely that of all channels: a quantised tensor has one step for all, which the quiet channels feel most. Where at
-least half of the channels that hold something are lost to that step, they count too.
+A channel's error is its own RMSE, Σ|a-b| / Σ|b| over its values. A channel is lost if this error reaches LOST and its
+absolute error exceeds the level of all channels: a quantised tensor has one step for all channels, which affects
+channels of small values most. If that step loses at least half of the non-zero channels, they count as lost too.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from sgsdump.comparison.sums.tiles import ChannelSums, ToSum
 
 LOST = 0.5
 _FEWEST, _FEWEST_VALUES = 2, 8
-_FLOOR = 1e-7  # of the loudest channel, what a float32 sum over all channels may leave anywhere
-_MEDIAN = 64  # of the kernel: channels of which the median is that of all, at least
-_COMMON = 4.0  # times the median channel's mean error, what any channel may have
+_FLOOR = 1e-7  # share of the largest channel that a float32 sum over all channels can leave in any channel
+_MEDIAN = 64  # as in the kernel: least number of channels whose median represents all
+_COMMON = 4.0  # factor on the median channel's mean error that any channel may have
 
 
 def channel_sums(pair: ToSum, layout: str | None) -> ChannelSums | None:
-    """Where the channels' sums go; None where the tensor has no channels of several values, or they cannot be had."""
+    """Return the accumulator of the channels' sums.
+
+    None if the tensor has no channels or the kernel cannot sum them.
+    """
     shape = pair.sample.array.shape
     axis = _axis_of(shape, layout)
     return None if axis is None or not sums_channels(pair, axis) else ChannelSums(shape, axis)
@@ -31,7 +34,7 @@ def channel_sums(pair: ToSum, layout: str | None) -> ChannelSums | None:
 
 @lru_cache(maxsize=1024)
 def _axis_of(shape: tuple[int, ...], layout: str | None) -> int | None:
-    """The axis of several channels of several values each."""
+    """Return the channel axis if it has several channels of several values each."""
     if len(shape) < 2:
         return None
     planes = planes_of(shape, layout)
@@ -41,8 +44,13 @@ def _axis_of(shape: tuple[int, ...], layout: str | None) -> int | None:
 
 
 def channels_of(sums: ChannelSums, size: int, step: float = 0.0) -> Channels | None:
-    """What the sums say; ``size`` is the tensor's, ``step`` its scale where it is quantised. None where a value is not
-    finite, and where there is no channel to judge."""
+    """Return the judgement of the channels from their sums.
+
+    size  number of values of the tensor.
+    step  scale of the tensor if it is quantised.
+
+    None if a value is not finite, or if there is no channel to judge.
+    """
     taken = size / (sums.count * sums.skip)  # values of each channel
     judged = judged_channels(sums, _FLOOR, LOST, _COMMON, step * taken)
     if judged is None or isinstance(judged, tuple):
@@ -56,13 +64,13 @@ def channels_of(sums: ChannelSums, size: int, step: float = 0.0) -> Channels | N
 
 
 def merged_channels(runs: Sequence[Channels | None]) -> Channels | None:
-    """The run with most lost channels, or the worst one."""
+    """Return the run with the most lost channels; among equals the worst run."""
     judged = [run for run in runs if run is not None]
     return max(judged, key=lambda run: (run.lost, run.worst_rmse), default=None)
 
 
 def _median(errors: Sequence[float]) -> float:
-    """Of at most twice _MEDIAN of them, evenly chosen."""
+    """Return the median of at most twice _MEDIAN evenly chosen channels."""
     chosen = sorted(errors[:: max(1, len(errors) // _MEDIAN)])
     return chosen[len(chosen) // 2]
 

@@ -1,8 +1,9 @@
-"""Pairs whose shapes differ but which hold the same: a buffer of which a part is used, or axes in another order.
+"""Pairs with different shapes but common contents: a partly used buffer, or permuted axes.
 
-A cache of fixed size holds what a growing one does in its first rows; a program that keeps no cache computes again what
-the other one kept; a cache may lie as heads by positions or positions by heads. Such a pair is compared by what both
-sides have, and a note says so, but only where that agrees but for rounding: else shapes that differ prove nothing.
+A cache of fixed size holds the contents of a growing cache in its first rows. A program without a cache recomputes
+what the other program kept. A cache may be stored as heads by positions or positions by heads. Such a pair is compared
+on the part that both sides have, with a note, but only if that part agrees up to rounding. Otherwise different shapes
+prove nothing.
 """
 
 from __future__ import annotations
@@ -31,10 +32,9 @@ Form = Callable[[np.ndarray], np.ndarray]
 def with_common_part(
     pairs: Sequence[Pair], results: Sequence[Row | Failed], measures: Measures, network: Network
 ) -> list[Row | Failed]:
-    """Return the results, those of pairs of other shapes by what both sides have, if that agrees.
+    """Return the results; pairs of different shapes are compared on their common part if it agrees.
 
-    Two runs of batches of other sizes are two runs: nothing is compared along the axis of the batch. ``network`` is the
-    benchmark's.
+    Runs with different batch sizes are different runs: the batch axis is never cut. ``network`` is the benchmark's.
     """
     failed = (pair for pair, result in zip(pairs, results) if isinstance(result, Failed) and _have_values(pair))
     failed = (pair for pair in failed if not _is_weight(pair.benchmark, network))
@@ -73,7 +73,7 @@ def _candidates(pair: Pair, first: int) -> Iterator[Pair]:
     if sorted(sample) == sorted(benchmark) and len(sample) <= _MOST_AXES:
         for axes in permutations(range(len(sample))):
             if tuple(sample[axis] for axis in axes) == benchmark:
-                note = f"the sample with its axes in the order {', '.join(map(str, axes))}"
+                note = f"sample axes permuted to {', '.join(map(str, axes))}"
                 yield _with_note(replace(pair, sample=_turned(pair.sample, axes)), note)
         return
     unlike = _unlike_axes(pair)
@@ -87,7 +87,7 @@ def _candidates(pair: Pair, first: int) -> Iterator[Pair]:
 
 
 def _parts(length: int, whole: int) -> Iterator[tuple[str, slice]]:
-    """Yield the parts of an axis that are tried; batches that lie one after another have the last of each."""
+    """Yield the parts of an axis to try; consecutive batches have the last part of each."""
     yield f"the first {length}", slice(0, length)
     yield f"the last {length}", slice(whole - length, whole)
     if length > 1 and whole % length == 0:

@@ -1,4 +1,4 @@
-"""Operands of commutative operators, which two programs may write in either order: ``x += r`` for ``x = r + x``."""
+"""Swapped operands of commutative operators: two programs may write ``x += r`` and ``x = r + x``."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ COMMUTATIVE = frozenset(
     "add mul maximum minimum fmax fmin eq ne logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor and"
     " or xor logaddexp hypot gcd lcm".split()
 )
-_LESS = 0.1  # of the error, what the other order leaves of it
-_PLAIN = frozenset((None, "1", "1.0"))  # of ``alpha``, a factor of the second operand
+_LESS = 0.1  # share of the error that may remain in the swapped order
+_PLAIN = frozenset(
+    (None, "1", "1.0")
+)  # values of ``alpha``, the factor of the second operand, that keep the operator commutative
 
 
 def with_commuted(
     aligned: Alignment, results: Sequence[Row | Failed], networks: tuple[Network, Network], measures: Measures
 ) -> tuple[Alignment, list[Row | Failed]]:
-    """Return the pairs and their results, the two operands of an operator paired crosswise if they agree so.
+    """Return the pairs and results, with the operands of commutative operators paired crosswise if they agree that way.
 
-    Only operands that cannot be compared in their order, or differ by more than rounding, are tried.
+    Only operands that cannot be compared in their order, or that differ by more than rounding, are tried.
     """
     pairs, changed = list(aligned.pairs), list(results)
     for first, second in _operands(pairs, networks):
@@ -40,7 +42,7 @@ def with_commuted(
 
 
 def _crossed(first: Pair, second: Pair) -> tuple[Pair, Pair]:
-    note = "the operands stand in the other order"
+    note = "compared with swapped operands"
     return (
         replace(first, sample=second.sample, note="; ".join(filter(None, (first.note, note)))),
         replace(second, sample=first.sample, note="; ".join(filter(None, (second.note, note)))),
@@ -48,7 +50,7 @@ def _crossed(first: Pair, second: Pair) -> tuple[Pair, Pair]:
 
 
 def _operands(pairs: Sequence[Pair], networks: tuple[Network, Network]) -> Iterator[tuple[int, int]]:
-    """Yield the places of both operands of each pair of commutative operators of one kind."""
+    """Yield the indices of both operand pairs of each matching commutative operator."""
     of_operators: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for place, pair in enumerate(pairs):
         if pair.sample.io == pair.benchmark.io == "in" and pair.sample.slot == pair.benchmark.slot:

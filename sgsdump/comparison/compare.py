@@ -1,7 +1,7 @@
-"""Compare a dump under test with a reference dump, layer by layer: ``compare`` gives a ``Comparison``.
+"""``compare``: compare a dump under test with a reference dump, layer by layer.
 
-It has three stages, each a module of its own: ``align`` pairs tensors, ``measure`` compares their values, and
-``conclude`` says what the figures mean.
+The work has three stages, each in its own module: ``align`` pairs tensors, ``measure`` compares their values, and
+``conclude`` interprets the figures.
 """
 
 from __future__ import annotations
@@ -51,26 +51,66 @@ def compare(
     measured_by: MeasuredBy | None = None,
     progress: Progress = SILENT,
 ) -> Comparison:
-    """Compare the dump under test with the reference, output tensors only; with ``inputs`` the network's inputs too,
-    and so where either dump has each operator's inputs under names of their own (``has_own_inputs``).
+    """Compare the dump under test with the reference and return a ``Comparison``.
 
-    sample, benchmark  dumps, or paths of dumps of any format.
-    name_map  benchmark name -> sample name, for pairs that names do not make; or all that mapping files and rules say.
-    match_by_value  pair what holds the same values (two float runs of the same weights), and the rest by name.
-    stages    the table of stages that the model of a Caffe network carries; without it, names tell.
-    exclude   patterns of names (``*``, ``?``, ``[ab]``) of either dump that are left out; they are in ``excluded``.
-    metrics   further metrics for the rows' ``extra``: names (of ``METRICS``; ``settings`` are for these), or {name:
-              function} with functions of your own, f(sample, benchmark) -> number, called for each pair with two arrays
-              of real values of one shape (None: the metric of ``METRICS`` of this name).
-    compatible  a vendor's tool (of ``VENDOR_METRICS``), for the rows' ``vendor``; it reads whole tensors.
-    details   the rows get ``details`` (histograms, error per channel …) for a report, in a pass of their own.
-    threads   how many tensors are compared at once; None is one per core.
-    measured_by  measures the pairs elsewhere, on other machines say; None is in threads of this process.
-    progress  shows how many pairs are done; see ``sgsdump.progress``.
+    Parameters
+    ----------
+    sample, benchmark : Dump, str or Path
+        Dump under test and reference dump, or paths of dumps in any format.
+    inputs : bool
+        If True, compare the network's inputs too. By default only output tensors are compared, except if a dump names
+        the
+        inputs of each operator separately (``has_own_inputs``).
+    name_map : mapping or NameSources, optional
+        Benchmark name -> sample name, for pairs that names alone do not give; or the contents of mapping files and
+        rules.
+    match_by_value : bool
+        If True, pair tensors with equal values first (two float runs of the same weights), then the rest by name.
+    stages : sequence of Stage
+        Table of stages from the model of a Caffe network. If empty, stages are recognised by name.
+    exclude : sequence of str
+        Name patterns (``*``, ``?``, ``[ab]``) of tensors to leave out, of either dump; the result lists them as
+        ``excluded``.
+    metrics : sequence of str or mapping
+        Additional metrics for ``extra`` of each row: names from ``METRICS``, or {name: function} with your own
+        functions
+        f(sample, benchmark) -> number. A function is called once per pair with two arrays of real values of equal
+        shape;
+        None selects the metric of ``METRICS`` with this name.
+    settings : Settings, optional
+        Parameters of the metrics in ``METRICS``.
+    compatible : str, optional
+        Vendor tool (a key of ``VENDOR_METRICS``) whose figures each row gets in ``vendor``. These figures need whole
+        tensors in memory.
+    details : bool
+        If True, rows get ``details`` for a report (histograms, error per channel …), in a separate pass over the
+        values.
+    threads : int, optional
+        Number of tensors that are compared in parallel; by default one per core.
+    measured_by : MeasuredBy, optional
+        Measures the pairs elsewhere, for example on other machines; by default threads of this process measure them.
+    progress : Progress
+        Receives the number of compared pairs; see ``sgsdump.progress``.
 
-    Nothing raises for a single pair: what cannot be compared is in ``failed``. BLAS is held to one thread meanwhile.
-    Raises ConfigError for an unknown metric or vendor's tool, FormatError for a path that is not a dump.
+    Returns
+    -------
+    Comparison
+        One row per compared tensor, in the benchmark's file order. A pair that cannot be compared raises nothing and is
+        listed in ``failed``.
 
+    Raises
+    ------
+    ConfigError
+        If a metric or vendor tool is unknown, or a name map or pattern matches no tensor.
+    FormatError
+        If a path is not a dump.
+
+    Notes
+    -----
+    BLAS is limited to one thread during the comparison.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from sgsdump import Dump, Record, Tensor, compare
     >>> b = np.array([1.0, 2.0, 3.0, 4.0], np.float32)
@@ -90,7 +130,7 @@ def compare(
     own_inputs = [has_own_inputs(dump) for dump in (sample, benchmark)]
     inputs = inputs or any(own_inputs)
     measures = Measures.of(metrics, settings, compatible, crop=not any(own_inputs), details=details)
-    # One library keeps the order of axes from run to run: where they differ, the program is another one.
+    # Both dumps of one library use one order of axes; a different order would mean a different program.
     measures = replace(measures, turns=not (all(own_inputs) and sample.format == benchmark.format))
     names = name_map if name_map is None or isinstance(name_map, NameSources) else NameSources(name_map)
     threads = threads or cores()
@@ -104,8 +144,10 @@ def compare(
 
 @contextmanager
 def _threads(count: int, collecting: bool) -> Iterator[Mapper]:
-    """Give what maps over so many threads; BLAS has one. The collector runs meanwhile only where a metric of the user's
-    may leave cycles of large arrays."""
+    """Yield a function that maps over ``count`` threads, with BLAS limited to one thread.
+
+    Garbage collection stays on only for the user's own metrics, which may leave cycles of large arrays.
+    """
     with (
         nullcontext() if collecting else collector_paused(),
         threadpool_limits(limits=1, user_api="blas"),
@@ -119,13 +161,13 @@ def _opened(dump: Dump | str | Path) -> Dump:
         return dump
     if isinstance(dump, (str, Path)):
         return open_dump(dump)
-    raise ConfigError(f"compare takes dumps or their paths, not {type(dump).__name__}")
+    raise ConfigError(f"compare takes Dump objects or paths, not {type(dump).__name__}")
 
 
 def _check_name_map(name_map: Any) -> None:
-    """Raises ConfigError for a path, whose letters would be taken for names."""
+    """Raise ConfigError for a path, whose characters would be read as names."""
     if isinstance(name_map, (str, Path)):
         raise ConfigError(
-            f"name_map is a mapping {{benchmark name: sample name}}, not a string or a path; read the file {name_map} "
+            f"name_map must be a mapping {{benchmark name: sample name}}, not a path; read the file {name_map} "
             f"with sgsdump.comparison.naming.name_sources.read_name_sources"
         )

@@ -1,10 +1,9 @@
-"""Which compared tensors feed which, from the input records of a dump or from its model's graph.
+"""Data flow between the compared tensors, from the input records of a dump or from its model's graph.
 
-A simulator's dump repeats every input of an operator, which gives the data flow; a framework's dump holds outputs only,
-and ``sgsdump dump`` keeps the model's graph beside it.
-By it the first operator is found whose output differs, with what its inputs differ by and what it adds itself. Rows
-stand in the order in which the benchmark's operators ran; an operator within a module is before the module, so that the
-innermost one that differs is named.
+A simulator's dump repeats every operator input, which gives the data flow. A framework's dump contains only outputs;
+``sgsdump dump`` keeps the model's graph beside it. The data flow finds the first operator whose output differs, the
+errors of its inputs, and the error that it adds. Rows follow the order in which the benchmark's operators ran. An
+operator inside a module comes before the module, so that the innermost differing operator is reported.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from sgsdump.dumps.onnx_network import OnnxNetwork
 from sgsdump.errors import listed
 
 _SHOWN = 3
-DATA = "Data"  # the type of what brings an input or a weight into a graph
+DATA = "Data"  # type of the operator that provides a graph's input or weight
 _NONE: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Difference:
-    """``output`` is the row that differs first; ``inputs`` are those of the operator's compared inputs.
+    """First differing row, ``output``, and the compared ``inputs`` of its operator.
 
-    own  the output's error less the largest of its inputs' (RMSE; infinite for NaN or Inf that one side has alone).
+    own  the output's error minus the largest error of its inputs (RMSE; infinite for NaN or Inf on one side only).
     """
 
     output: Row
@@ -41,18 +40,18 @@ class Difference:
 
     @property
     def is_placed(self) -> bool:
-        """Whether it is known what feeds the operator, or in which module it is."""
+        """True if the operator's sources or its module are known."""
         return bool(self.inputs or self.output.module or self.output.by_flow)
 
     @property
     def where(self) -> str:
-        """``conv1 (Conv2d) in layer1.0``"""
+        """Operator and module: ``conv1 (Conv2d) in layer1.0``."""
         row = self.output
         operator = f"{row.name} ({row.op_type})" if row.op_type else row.name
         return f"{operator} in {row.module}" if row.module else operator
 
     def __str__(self) -> str:
-        """``output RMSE 0.01, inputs equal (a/input_0), own error 0.01``"""
+        """Return ``output RMSE 0.01, inputs equal (a/input_0), own error 0.01``."""
         differing = [row for row in self.inputs if differs(row)]
         text = f"{_side(self.output)} {_error(self.output)}"
         if not self.inputs:
@@ -65,8 +64,7 @@ class Difference:
 
 
 def has_flow(dump: Dump) -> bool:
-    """True when the dump records what its operators read, by the names of outputs; not only the inputs of the network,
-    in front of it."""
+    """Return whether the dump records operator inputs by the names of outputs, beyond the network's own inputs."""
     if has_own_inputs(dump):
         return False
     reading = {record.op_index for record in dump.records if record.io == "in" and not record.constant}
@@ -75,13 +73,15 @@ def has_flow(dump: Dump) -> bool:
 
 
 def has_reads(dump: Dump) -> bool:
-    """True when the dump records the inputs of its operators, be it under names of their own."""
+    """Return whether the dump records the inputs of its operators, possibly under separate names."""
     return has_flow(dump) or has_own_inputs(dump)
 
 
 def known_sources(dumps: tuple[Dump, Dump], pairs: Sequence[Pair]) -> dict[str, tuple[str, ...]]:
-    """Which outputs feed which by the graph of the model that the benchmark was made with, else the sample, by the
-    benchmark's names; nothing where neither is known, or where the benchmark itself records it."""
+    """Return benchmark output -> outputs that feed it, from the model graph of the benchmark, else of the sample.
+
+    Empty if no graph is known, or if the benchmark's records already show the data flow.
+    """
     sample, benchmark = map(reads_of, dumps)
     if benchmark:
         return nearest_read(benchmark, {pair.benchmark.name for pair in pairs})
@@ -93,14 +93,16 @@ def known_sources(dumps: tuple[Dump, Dump], pairs: Sequence[Pair]) -> dict[str, 
 
 
 def reads_of(dump: Dump) -> Mapping[str, tuple[str, ...]]:
-    """Of each tensor of the model that the dump was made with, what it is made from; nothing where no graph is known,
-    or where it is another model's."""
+    """Return tensor -> tensors from which it is computed, from the dump's model graph.
+
+    Empty if no graph is known or the graph is another model's.
+    """
     network = dump.network()
     return network.reads if network and isinstance(network, OnnxNetwork) else _NONE
 
 
 def nearest_read(reads: Mapping[str, Sequence[str]], wanted: Set[str]) -> dict[str, tuple[str, ...]]:
-    """Of each wanted tensor that is made the nearest ones upstream that are wanted too, in the order of their use."""
+    """Return for each wanted tensor the nearest wanted tensors upstream, in the order of their use."""
     nearest: dict[str, tuple[str, ...]] = {}
     for name in wanted & reads.keys():
         found: dict[str, None] = {}
@@ -118,7 +120,7 @@ def nearest_read(reads: Mapping[str, Sequence[str]], wanted: Set[str]) -> dict[s
 
 
 def network_outputs(dump: Dump) -> frozenset[str]:
-    """The outputs that no operator reads; none where it is not known what operators read."""
+    """Return the outputs that no operator reads; empty if the operators' inputs are unknown."""
     if reads := reads_of(dump):
         used = {name for names in reads.values() for name in names}
         return frozenset((dump.outputs.keys() & reads.keys()) - used)
@@ -129,9 +131,9 @@ def network_outputs(dump: Dump) -> frozenset[str]:
 
 
 def nearest_sources(dump: Dump, wanted: Set[str]) -> dict[str, tuple[str, ...]]:
-    """Output name -> the nearest tensors upstream of it that are in ``wanted``, in the order of their use.
+    """Return output name -> nearest tensors upstream that are in ``wanted``, in the order of their use.
 
-    A tensor in between that is not wanted (fused away on the other side, say) is looked through.
+    The search passes through tensors that are not wanted, for example because the other side fused them away.
     """
     inputs: dict[int, list[str]] = defaultdict(list)
     outputs: dict[int, list[str]] = defaultdict(list)
@@ -151,9 +153,11 @@ def nearest_sources(dump: Dump, wanted: Set[str]) -> dict[str, tuple[str, ...]]:
 def with_rises(
     rows: list[Row], sample: Dump, benchmark: Dump, known: Mapping[str, tuple[str, ...]] = _NONE
 ) -> list[Row]:
-    """The rows with their ``sources`` and ``rise``, by the benchmark's data flow, else the sample's, else by order.
+    """Return the rows with ``sources`` and ``rise``.
 
-    known   which outputs feed which, where another source has it, by the benchmark's names.
+    They come from the benchmark's data flow, else from the sample's, else from the order of the rows.
+
+    known   benchmark output -> outputs that feed it, if another source provides it.
 
     Rows that hold two different tensors (``misnamed``) feed nothing.
     """
@@ -179,8 +183,10 @@ def with_rises(
 
 
 def _made_before(rows: list[Row]) -> Iterator[tuple[str, ...]]:
-    """The output that an operator's input is, where inputs are dumped as tensors of their own: the last before it that
-    differs as it does."""
+    """Yield for each input row the output that it repeats: the last earlier output with the same difference.
+
+    This applies if inputs are dumped as separate tensors.
+    """
     makers: dict[str, str] = {}
     for row in rows:
         alike = _identity(row) if row.error and not row.misnamed else ""
@@ -190,7 +196,7 @@ def _made_before(rows: list[Row]) -> Iterator[tuple[str, ...]]:
 
 
 def risen_again(rows: list[Row], by_flow: bool = True) -> list[Row]:
-    """The rows with the ``rise`` that their errors and their ``sources`` give, or the order where no flow is known."""
+    """Return the rows with ``rise`` recomputed from their errors and ``sources``, or from their order."""
     if not by_flow:
         return _risen_in_order(rows)
     errors = {row.name: row.error for row in rows if not row.misnamed}
@@ -207,7 +213,7 @@ def _rows_before(rows: list[Row]) -> list[tuple[str, ...]]:
 
 
 def _risen_in_order(rows: list[Row]) -> list[Row]:
-    """The rises over the rows before, of which it is not known that they feed the row: it has no sources."""
+    """Return the rows with rises over the previous row; sources stay empty because no flow is known."""
     errors = {row.name: row.error for row in rows if not row.misnamed}
     risen = [_risen(row, names, errors) for row, names in zip(rows, _rows_before(rows))]
     return [row.with_rise((), row.rise) for row in risen]
@@ -215,12 +221,12 @@ def _risen_in_order(rows: list[Row]) -> list[Row]:
 
 def _risen(row: Row, sources: tuple[str, ...], errors: dict[str, float]) -> Row:
     before = max((errors[name] for name in sources), default=0.0)
-    # an error that was infinite before cannot rise
+    # an infinite error cannot rise
     return row.with_rise(sources, row.error - before if before < float("inf") else 0.0)
 
 
 def first_difference(rows: Iterable[Row], beyond_rounding: bool = False) -> Difference | None:
-    """The first operator whose output differs; where none does, the first input; None where all is equal."""
+    """Return the first operator whose output differs, else the first differing input; None if everything is equal."""
     rows = tuple(rows)
     differing = [
         row for row in rows if differs(row) and not row.misnamed and not (beyond_rounding and is_rounding(row))
@@ -234,8 +240,11 @@ def first_difference(rows: Iterable[Row], beyond_rounding: bool = False) -> Diff
 
 
 def _fed_alike(rows: Sequence[Row], differing: Sequence[Row], computed: Sequence[Row]) -> Iterator[Row]:
-    """Those of the outputs that no other operator's differing output feeds, as far as that is known: rows may stand in
-    the order in which modules were listed, not in which they ran. A module counts after what is inside it."""
+    """Yield differing outputs that no other operator's differing output feeds, as far as known.
+
+    Rows may follow the order in which modules were listed instead of the order in which they ran. A module counts after
+    its contents.
+    """
     if not any(row.io == "in" for row in rows):
         return
     makers: dict[str, set[int]] = defaultdict(set)
@@ -252,7 +261,7 @@ def _fed_alike(rows: Sequence[Row], differing: Sequence[Row], computed: Sequence
 
 
 def _identity(row: Row) -> str:
-    """What tells a pair of tensors apart from others: how much they differ, to the last digit."""
+    """Return a key of a pair of tensors: its difference to the last digit."""
     return repr((row.count, row.sums, *row.statistics.items()))
 
 
@@ -266,7 +275,7 @@ def _side(row: Row) -> str:
 
 def _error(row: Row) -> str:
     if row.statistics or row.checksums:
-        return f"apart by {row.error:.3g}" if row.error > LEAST else "apart by their checksums"
+        return f"statistics differ by {row.error:.3g}" if row.error > LEAST else "checksums differ"
     if row.indices is not None:
         return f"{row.indices.differing} of {row.indices.count} values differ"
-    return f"RMSE {row.rmse:.3g}" if row.finite else f"NaN or Inf in {row.odd_apart} places of one side"
+    return f"RMSE {row.rmse:.3g}" if row.finite else f"NaN or Inf at {row.odd_apart} positions of one side only"

@@ -1,9 +1,9 @@
-"""The details of one layer for a report: histograms, error against value, error per channel and over the picture.
+"""Details of a layer for a report: histograms, error by value, error per channel, and an error map over the image.
 
-``details_of`` makes the details of one pair of tensors in one pass over its values; ``merged`` those of several
-pictures, without loss (see ``binned.py``). ``compare`` makes them with ``details=True`` (``Row.details``), ``merge``
-merges them with the rows. A tensor is seen as images, channels, height and width, whatever its rank, and cut into
-blocks of bounded size.
+``details_of`` computes the details of a pair of tensors in one pass over its values. ``merged`` combines the details
+of several images without loss (see ``binned.py``). ``compare`` computes details with ``details=True``
+(``Row.details``); ``merge`` merges them with the rows. A tensor of any rank is viewed as images, channels, height and
+width, and processed in blocks of bounded size.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BLOCK = 1 << 16
 
 @dataclass(frozen=True)
 class Channels:
-    """The channels of a layer: how many there are, how many of them are lost, the ``worst`` one and its RMSE."""
+    """Channels of a layer: their number, the number of lost channels, and the ``worst`` channel with its RMSE."""
 
     count: int
     lost: int
@@ -38,13 +38,13 @@ class Channels:
 
 @dataclass(frozen=True, eq=False)
 class Heat:
-    """Where in one picture the error is: of the worst one, where there are several.
+    """Map of the error over one image, the worst one if there are several.
 
-    mean     (rows, columns) float64, at most 32 by 32: the mean |sample - benchmark| of each part of height and width,
-             over all channels; (0, 0) where the tensor has no height and width.
+    mean     (rows, columns) float64, at most 32 by 32: mean |sample - benchmark| of each part of height and width over
+             all channels; (0, 0) if the tensor has no height and width.
     size     height and width of the tensor.
-    picture  the picture's name.
-    error    its RMSE (Σ|a-b|/Σ|b|).
+    picture  name of the image.
+    error    RMSE of the image (Σ|a-b|/Σ|b|).
     """
 
     mean: np.ndarray
@@ -55,14 +55,15 @@ class Heat:
 
 @dataclass(frozen=True, eq=False)
 class Details:
-    """Counts and sums over one layer's values, of one picture or of several (``merged``).
+    """Counts and sums over a layer's values, of one image or of several (``merged``).
 
-    edges           the outer edges of the bins of equal width in which both sides' values are counted.
-    sample          int64 counts per bin, of finite values; ``benchmark`` likewise, in the same bins.
-    error_edges     the outer edges of the bins of ``errors``: int64 counts of sample - benchmark.
-    error_by_value  Σ|sample - benchmark| per bin of the benchmark's value (float64); over ``benchmark`` it is the mean.
-    channels        (channels, 2) float64: Σ|sample - benchmark| and Σ|benchmark| of each; (0, 2) where there are none.
-    low, high       the calibrated range of the layer; None where it has none.
+    edges           outer edges of the equally wide bins in which the values of both sides are counted.
+    sample          int64 counts of finite values per bin; ``benchmark`` likewise, in the same bins.
+    error_edges     outer edges of the bins of ``errors``: int64 counts of sample - benchmark.
+    error_by_value  Σ|sample - benchmark| per bin of the benchmark's value (float64); divided by ``benchmark``, the
+                    mean.
+    channels        (channels, 2) float64: Σ|sample - benchmark| and Σ|benchmark| per channel; (0, 2) without channels.
+    low, high       calibration range of the layer, or None.
     """
 
     edges: tuple[float, float]
@@ -78,8 +79,10 @@ class Details:
 
     @property
     def mean_shift(self) -> float:
-        """The mean of sample - benchmark over the mean |benchmark|, both to the width of a bin: what all values are off
-        by together. NaN without values."""
+        """Mean of sample - benchmark over mean |benchmark|, to the width of a bin: the common offset of all values.
+
+        NaN without values.
+        """
         total = int(self.errors.sum())
         middles = self._middles(self.edges, self.benchmark.size)
         size = float(np.abs(middles) @ self.benchmark) / max(int(self.benchmark.sum()), 1)
@@ -89,7 +92,10 @@ class Details:
 
     @property
     def outside(self) -> float | None:
-        """The share of the benchmark's values outside the calibrated range, to the width of a bin; None without one."""
+        """Share of the benchmark's values outside the calibration range, to the width of a bin.
+
+        None without a range.
+        """
         total = int(self.benchmark.sum())
         if self.low is None or self.high is None or not total:
             return None
@@ -105,7 +111,7 @@ class Details:
 
     @property
     def largest_error(self) -> float:
-        """The error of the value that is furthest off, to the width of a bin."""
+        """Largest absolute error, to the width of a bin."""
         if not self.errors.size or not self.errors.any():
             return 0.0
         ends = np.linspace(*self.error_edges, self.errors.size + 1)
@@ -113,17 +119,17 @@ class Details:
         return float(max(abs(ends[taken[0]]), abs(ends[taken[-1] + 1])))
 
     def of_picture(self, name: str) -> Details:
-        """The same, named as the details of this picture."""
+        """Return a copy that carries the name of this image."""
         return replace(self, heat=replace(self.heat, picture=name))
 
 
 @dataclass(frozen=True)
 class Planes:
-    """A tensor as images, channels, height and width.
+    """View of a tensor as images, channels, height and width.
 
-    shape     (images, channels, height, width); of other ranks than 4 the last axis is the channels'.
-    axes      the order of the tensor's own axes that gives ``shape``; () where it is reshaped first.
-    channels  whether the tensor has channels, ``pictures`` whether it has height and width.
+    shape     (images, channels, height, width); for ranks other than 4, the last axis holds the channels.
+    axes      order of the tensor's own axes that gives ``shape``; () if the tensor must be reshaped first.
+    channels  the tensor has channels; ``pictures``: it has height and width.
     """
 
     shape: tuple[int, int, int, int]
@@ -138,7 +144,7 @@ class Planes:
         return array.reshape(images, height, width, channels).transpose(0, 3, 1, 2)
 
     def blocks(self) -> Iterator[tuple[int, slice, slice, slice]]:
-        """Indices of parts of at most BLOCK values that together are the whole."""
+        """Yield indices of blocks of at most BLOCK values that together cover the tensor."""
         images, channels, height, width = self.shape
         wide = max(min(width, BLOCK), 1)
         deep = max(min(channels, BLOCK // wide), 1)
@@ -156,8 +162,11 @@ class Planes:
 
 
 def planes_of(shape: tuple[int, ...], layout: str | None) -> Planes:
-    """How to see a tensor of this shape. ``layout`` decides for four axes; where it is neither NCHW nor NHWC, height
-    and width are the two that are more alike, and channels come first where that does not decide."""
+    """Return how to view a tensor of this shape.
+
+    ``layout`` decides for four axes. If it is neither NCHW nor NHWC, height and width are the two most similar adjacent
+    axes; channels come first if this does not decide.
+    """
     if len(shape) == 4:
         last = layout == "NHWC" if layout in ("NCHW", "NHWC") else _channels_last(shape)
         axes = (0, 3, 1, 2) if last else (0, 1, 2, 3)
@@ -176,10 +185,11 @@ def _channels_last(shape: tuple[int, ...]) -> bool:
 
 
 def details_of(sample: Values, benchmark: Values, layout: str | None = None) -> Details:
-    """One pass over two tensors of equal shape; memory is that of a few blocks of values.
+    """Return the details of two tensors of equal shape in one pass; memory is that of a few blocks.
 
-    layout  ``NCHW`` or ``NHWC``, where it is known: it says which axis the channels are. NaN and infinite values are
-            in no bin; the error of their channel and of their part of the heat map is not finite.
+    layout  ``NCHW`` or ``NHWC`` if known; it decides which axis holds the channels.
+
+    NaN and infinite values are in no bin; the error of their channel and of their part of the heat map is not finite.
     """
     planes = planes_of(sample.array.shape, layout)
     sums = _Sums(planes)
@@ -195,9 +205,9 @@ def details_of(sample: Values, benchmark: Values, layout: str | None = None) -> 
 
 
 def merged(details: Sequence[Details], pictures: Sequence[str] = ()) -> Details:
-    """The details of several pictures of one layer: counts and sums are added, the heat map is that of the worst.
+    """Return the details of several images of one layer: counts and sums are added, the heat map is the worst image's.
 
-    pictures  their names, for ``heat``.
+    pictures  names of the images, for ``heat``.
     """
     named = [item.of_picture(name) for item, name in zip(details, pictures)] if pictures else details
     return reduce(_plus, named)
@@ -227,7 +237,7 @@ def _values(details: Details) -> Binned:
 
 
 class _Sums:
-    """The sums so far, while the blocks go by."""
+    """Running sums over the blocks."""
 
     def __init__(self, planes: Planes):
         self.planes = planes
@@ -247,7 +257,7 @@ class _Sums:
                 for part, parts, size in zip(block[2:], self.heat.shape, self.planes.shape[2:])
             )
             np.add.at(self.heat, (rows[:, None], columns[None, :]), error.sum(axis=0))
-        # in the order they lie in memory, where that is one order
+        # memory order is fastest, if all arrays share it
         order: Literal["K", "C"] = "K" if x.strides == y.strides == difference.strides == error.strides else "C"
         x, y, difference, error = (array.ravel(order) for array in (x, y, difference, error))
         if not np.isfinite(difference.sum()):
@@ -277,7 +287,7 @@ class _Sums:
 
 
 def _counted(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> Binned:
-    """Counts of x, counts of y and sums of the error by y; all are finite."""
+    """Return counts of x, counts of y and sums of the error by y; all values are finite."""
     sides = [side for side in (x, y) if side.size]
     if not sides:
         return Binned.nothing(3)
@@ -297,5 +307,5 @@ def _error_counts(difference: np.ndarray) -> Binned:
 
 
 def _parts(size: int, parts: int) -> np.ndarray:
-    """How many of ``size`` positions fall to each of the parts."""
+    """Return how many of ``size`` positions fall into each part."""
     return np.bincount(np.arange(size) * parts // size, minlength=parts).astype(np.float64)

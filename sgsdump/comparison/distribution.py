@@ -1,9 +1,9 @@
-"""How the values of each layer lie in its calibrated range: the figures that the histograms draw.
+"""Distribution of each layer's values relative to its calibration range: the figures behind the histograms.
 
-A fixed model cuts the range [min, max] of ``tensor_min_max`` into 2**8 levels (or 2**16). Values outside it are
-clipped; a wide range with nearly all values in a small part of it wastes the levels. The user guide's rule for the
-latter: when the values are concentrated and max - min exceeds about 30, let the convolution that reads the layer take
-INT16 input.
+A fixed model divides the range [min, max] of ``tensor_min_max`` into 2**8 or 2**16 levels. Values outside the range
+are clipped. A wide range wastes levels if nearly all values lie in a small part of it. For this case the user guide
+recommends: if the values are concentrated and max - min exceeds about 30, use INT16 input for the convolution that
+reads the layer.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ WIDE = 30.0
 FEW_LEVELS = LEVELS // 4
 CLIPPED_SHARE = 0.01
 CLIPPED_REACH = 0.1
-# Bins are counted finer than they are drawn, so that the central share is known to 1/16 of a bin.
+# Bins are counted 16 times finer than drawn, so that the central share is known to 1/16 of a bin.
 _FINER = 16
-# Ranges in text are rounded to six decimals; a maximum that moved by that much is not outside.
+# Ranges in text are rounded to six decimals; a value beyond the range by that much is not outside.
 _ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """The values of one layer against its range.
+    """Values of a layer relative to its calibration range.
 
-    index     its number: the operator that makes it, or that a network input goes to, as the dump counts them.
-    shape     logical shape, None when the file does not say.
-    counts    int64 (BINS,): finite values per bin of equal width over [stats.min, stats.max].
-    central   the narrowest interval that holds 99 % of the finite values.
-    limits    (min, max) of the calibrated range, over all channels; None when it has none.
-    outside   finite values outside ``limits``.
-    levels    how many of the 256 levels of an 8-bit quantiser of that range ``central`` uses; None without a range.
+    index     number of the operator that produces it, or that reads it as network input, as in the dump.
+    shape     logical shape; None if the file does not state it.
+    counts    int64 (BINS,): finite values per equally wide bin over [stats.min, stats.max].
+    central   narrowest interval that contains 99 % of the finite values.
+    limits    (min, max) of the calibration range over all channels, or None.
+    outside   number of finite values outside ``limits``.
+    levels    number of the 256 levels of an 8-bit quantiser that ``central`` uses; None without a range.
     """
 
     index: int
@@ -69,17 +69,20 @@ class Distribution:
 
     @property
     def width(self) -> float:
-        """max - min of the range; nan without one."""
+        """Width of the range, max - min; NaN without a range."""
         return self.limits[1] - self.limits[0] if self.limits else math.nan
 
     @property
     def broken(self) -> bool:
-        """NaN or Inf among the values, or no value at all."""
+        """True if a value is NaN or Inf, or if there are no values."""
         return self.stats.finite < (self.stats.count or 1)
 
     @property
     def overshoot(self) -> float:
-        """How far the values reach beyond the range, as a part of its width; 0.0 when they do not."""
+        """Distance of the farthest value beyond the range, as a fraction of the range's width.
+
+        0.0 if none is outside.
+        """
         if self.limits is None or not self.outside:
             return 0.0
         low, high = self.stats.span
@@ -88,44 +91,45 @@ class Distribution:
 
     @property
     def clipped(self) -> bool:
-        """More than 1 % of the values outside the range, or one of them by more than a tenth of its width.
+        """True if more than 1 % of the values are outside the range, or one value by more than a tenth of its width.
 
-        Less is usual: the picture of the dump is not one of those the ranges were calibrated on. Nor does it count
-        when the farthest is within half a level of the range, since rounding brings it back.
+        Fewer values outside are normal, because the dumped image is not a calibration image. Values within half a level
+        of
+        the range do not count, because rounding brings them back.
         """
         many = self.outside > CLIPPED_SHARE * self.stats.finite and self.overshoot > 0.5 / LEVELS
         return many or self.overshoot > CLIPPED_REACH
 
     @property
     def wasteful(self) -> bool:
-        """A range wider than 30 of which 99 % of the values use less than a quarter."""
+        """True if the range is wider than 30 and 99 % of the values use less than a quarter of it."""
         return self.levels is not None and self.width > WIDE and self.levels < FEW_LEVELS
 
     @property
     def troubled(self) -> bool:
-        """Needs review."""
+        """True if the layer needs review."""
         return self.broken or self.clipped or self.wasteful
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw the histogram and the range into axes of matplotlib; None: new ones of ``pyplot``."""
+        """Draw the histogram and the range into matplotlib axes; None creates new axes with ``pyplot``."""
         drawn: Axes = ask("plot of a distribution", self, axes)
         return drawn
 
     def _repr_html_(self) -> str | None:
-        """Its histogram within its range, for a notebook."""
+        """Return the histogram and the range as HTML for a notebook."""
         return as_html("distribution", self)
 
 
 @dataclass(frozen=True)
 class Undrawn:
-    """A layer whose values cannot be had, and why."""
+    """Layer whose values are not available, with the reason."""
 
     name: str
     reason: str
 
 
 def layers(dump: Dump) -> list[Record]:
-    """The network's inputs and every output, in file order; constants and repeated inputs are left out."""
+    """Return the network's inputs and every output in file order, without constants and repeated inputs."""
     names: set[str] = set()
     records = []
     for record in dump.records:
@@ -137,9 +141,9 @@ def layers(dump: Dump) -> list[Record]:
 
 
 def pair_ranges(names: Iterable[str], ranges: Mapping[str, Range]) -> dict[str, str]:
-    """Layer name -> name in ``ranges``: the same name, else the only one that the SDK's tools take for the same.
+    """Return layer name -> name in ``ranges``: the same name, else the only name that the SDK's tools treat as equal.
 
-    A blob of a Caffe reference, whose names lack the stages that the ranges have, takes the range of its last stage.
+    A blob of a Caffe reference has no stage in its name; it gets the range of its last stage.
     """
     names = list(names)
     alike: dict[str, list[str]] = {}
@@ -159,10 +163,11 @@ def pair_ranges(names: Iterable[str], ranges: Mapping[str, Range]) -> dict[str, 
 def distributions(
     dump: Dump, ranges: Mapping[str, Range], threads: int | None = None
 ) -> Iterator[Distribution | Undrawn]:
-    """One result for each of ``layers(dump)``, in their order; ``ranges`` is by layer name.
+    """Yield one result per record of ``layers(dump)``, in order; ``ranges`` is by layer name.
 
-    Each thread holds the values of one layer; None is a thread per core. Layers whose values cannot be read, integers
-    of unknown scale among them, come as Undrawn.
+    Each thread holds the values of one layer; None starts one thread per core. Layers whose values cannot be read, such
+    as
+    integers of unknown scale, give an Undrawn.
     """
 
     pool = ThreadPoolExecutor(threads or cores())
@@ -173,7 +178,7 @@ def distributions(
 
 
 def distribution_of(record: Record, ranges: Mapping[str, Range]) -> Distribution | Undrawn:
-    """One layer's; ``ranges`` is by layer name."""
+    """Return the distribution of one layer; ``ranges`` is by layer name."""
     try:
         values = record.tensor.real(layout="logical")
     except FileChanged:
@@ -184,7 +189,7 @@ def distribution_of(record: Record, ranges: Mapping[str, Range]) -> Distribution
 
 
 def describe(record: Record, values: np.ndarray, range: Range | None) -> Distribution:
-    """Reduce one layer's real values to what its picture shows."""
+    """Reduce a layer's real values to the figures of its histogram."""
     stats = summarise(values)
     index, info = record.op_index, record.tensor.info
     op_type = record.op_type if record.io == "out" else "network input"
@@ -202,9 +207,9 @@ def describe(record: Record, values: np.ndarray, range: Range | None) -> Distrib
 
 
 def used_levels(central: tuple[float, float], limits: tuple[float, float]) -> int | None:
-    """How many of LEVELS equal parts of ``limits`` the interval ``central`` touches.
+    """Return how many of LEVELS equal parts of ``limits`` the interval ``central`` touches.
 
-    None for a range of no width, or of one beyond float64.
+    None for a range of zero width, or with a width beyond float64.
     """
     low, high = limits
     if not 0 < high - low < math.inf:
@@ -220,10 +225,10 @@ def _outside(values: np.ndarray, stats: Statistics, limits: tuple[float, float])
 
 
 def to_pandas(layers: Iterable[Distribution | Undrawn]) -> Any:
-    """A pandas DataFrame with one line per layer: its statistics, range and central interval, and what is wrong with
-    it; of a layer whose values cannot be had the name and the reason.
+    """Return a pandas DataFrame with one row per layer: statistics, range, central interval and problems.
 
-    Raises MissingExtra when pandas is not installed.
+    For a layer whose values are not available, it holds the name and the reason. Raises MissingExtra if pandas is not
+    installed.
     """
     return data_frame([facts_of(layer) for layer in layers], _COLUMNS)
 
@@ -235,7 +240,7 @@ _COLUMNS = [
 
 
 def facts_of(layer: Distribution | Undrawn) -> dict[str, Any]:
-    """What a line of the table says of a layer."""
+    """Return a layer's row of the table."""
     if isinstance(layer, Undrawn):
         return {"name": layer.name, "reason": layer.reason}
     stats, limits = layer.stats, layer.limits or (None, None)

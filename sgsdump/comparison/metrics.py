@@ -1,13 +1,13 @@
-"""The metrics of a comparison: formulas in a (sample), b (benchmark) and d = a-b, each a line of the table at the end.
+"""Metrics of a comparison: formulas in a (sample), b (benchmark) and d = a - b, listed in ``METRICS``.
 
-A metric is a number made of the ``Sums`` of a pair of tensors, or of an ``Accumulator`` that saw every value; either
-way any number of metrics costs one pass over the values. To add one, write its function and add it to ``METRICS``;
-where it needs more than the sums, give it an accumulator, which several metrics may share.
+A metric is computed from the ``Sums`` of a pair of tensors, or from an ``Accumulator`` that saw every value. Either
+way, any number of metrics costs one pass over the values. To add a metric, write its function and add it to
+``METRICS``. If the sums are not enough, give it an accumulator, which several metrics can share.
 
-mse, cos and rmse are always printed. Then come those of the SDAA dump tools, those of msaccucmp, and those that users
-know from Polygraphy and onnxruntime. Four formulas have two names, one per tool. Where a
-vendor's own figure hides something (a benchmark of zeros, say), the metric here does not: values without a relative
-error are left out and counted. What the vendors print, digit by digit, is in ``vendor_metrics``.
+mse, cos and rmse are always printed. The other metrics come from the SDAA dump tools, from msaccucmp, and from
+Polygraphy and onnxruntime. Four formulas have two names, one per tool. Where a vendor's figure hides a problem (a
+benchmark of zeros, for example), the metric here does not: values without a relative error are left out and counted.
+``vendor_metrics`` reproduces the vendors' figures digit by digit.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from sgsdump.errors import ConfigError, hint
 
 EPSILON = 1e-9
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
-FLOOR = float(np.finfo(np.float32).eps)  # of the distributions of a Kullback-Leibler divergence
+FLOOR = float(np.finfo(np.float32).eps)  # lowest value of both distributions of the Kullback-Leibler divergence
 TOP = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Values that are not finite, of a sample and a benchmark.
+    """Numbers of NaN and infinite values of a sample and a benchmark.
 
-    *_nan, *_inf  NaN and infinite values; *_minus_inf those of the infinite ones that are negative.
-    odd_apart     how often one side is NaN, +Inf or -Inf where the other is not the same.
+    *_nan, *_inf  NaN and infinite values; *_minus_inf are the negative infinite values.
+    odd_apart     positions where one side is NaN, +Inf or -Inf and the other side differs.
     """
 
     sample_nan: int = 0
@@ -46,7 +46,7 @@ class Counts:
 
     @property
     def are_none(self) -> bool:
-        """True when neither side holds NaN or infinite values."""
+        """True if neither side holds NaN or infinite values."""
         return not (self.sample_nan or self.sample_inf or self.benchmark_nan or self.benchmark_inf)
 
 
@@ -56,11 +56,11 @@ _counts = attrgetter(*(field.name for field in fields(Counts)))  # ten times as 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """The sums of one pass over a pair, a the sample and b the benchmark, accumulated in float64.
+    """Sums of one pass over a pair (a sample, b benchmark), accumulated in float64.
 
     aa, bb, ab   Σa², Σb², Σab
-    dd, d1, b1   Σ(a-b)², Σ|a-b|, Σ|b|; the differences of 64-bit integers are exact
-    odd          counts of NaN and Inf; nothing is filtered, so they show in the sums too.
+    dd, d1, b1   Σ(a-b)², Σ|a-b|, Σ|b|; differences of 64-bit integers are exact
+    odd          counts of NaN and Inf; no value is filtered, so NaN and Inf also appear in the sums.
     """
 
     count: int
@@ -74,7 +74,7 @@ class Sums:
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        """The count, the six sums and the seven counts; ``of_numbers`` turns them back."""
+        """Count, six sums and seven counts as a flat tuple, the argument of ``of_numbers``."""
         return self.count, self.aa, self.bb, self.ab, self.dd, self.d1, self.b1, *_counts(self.odd)
 
     @classmethod
@@ -84,7 +84,7 @@ class Sums:
 
 
 def merged_sums(sums: Iterable[Sums]) -> Sums:
-    """The sums of all the values, laid end to end."""
+    """Return the sums of all values, as if the tensors were concatenated."""
     total: Sequence[float] = Sums(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0).numbers
     for addend in sums:
         total = list(map(add, total, addend.numbers))
@@ -95,10 +95,10 @@ def merged_sums(sums: Iterable[Sums]) -> Sums:
 class Settings:
     """Parameters of some metrics.
 
-    th1         diff3: a benchmark value above it (in magnitude) is compared relatively, the others absolutely.
-    rtol, atol  all_close: the relative and absolute tolerance; None is th1.
+    th1         diff3: benchmark values with a larger magnitude are compared relatively, the others absolutely.
+    rtol, atol  all_close: relative and absolute tolerance; None means th1.
 
-    Raises ConfigError for one that is negative or NaN.
+    Raises ConfigError if a value is negative or NaN.
     """
 
     th1: float = 1e-6
@@ -109,13 +109,13 @@ class Settings:
         for name in ("th1", "rtol", "atol"):
             value = getattr(self, name)
             if value is not None and not value >= 0:
-                raise ConfigError(f"{name} is 0 or more, so {value:g} cannot be one")
+                raise ConfigError(f"{name} must be 0 or more, not {value:g}")
 
 
 class Accumulator:
-    """Sees every value of a pair, chunk by chunk, for the metrics that name its class.
+    """Base class of objects that see every value of a pair, chunk by chunk, for the metrics that name their class.
 
-    left_out  how many values its metrics leave out because they are undefined there.
+    left_out  number of values that the metrics skip because they are undefined there.
     """
 
     left_out = 0
@@ -124,35 +124,35 @@ class Accumulator:
         self.settings = settings
 
     def add(self, a: np.ndarray, b: np.ndarray, d: np.ndarray) -> None:
-        """Take a chunk: flat float64 values of sample and benchmark and d = a - b (exact for integers of 64 bits).
+        """Add a chunk: flat float64 values of sample and benchmark, and d = a - b (exact for 64-bit integers).
 
-        The arrays are the caller's and may hold NaN and Inf: they are neither written to nor kept.
+        The arrays belong to the caller and may hold NaN and Inf; do not write to them or keep them.
         """
         raise NotImplementedError
 
     def wants_again(self) -> bool:
-        """Asked after each pass: True to be fed all chunks once more."""
+        """Return whether another pass over all chunks is needed; called after each pass."""
         return False
 
 
 def mean(values: Sequence[float]) -> float:
-    """NaN where one is."""
+    """Return the mean; NaN if any value is NaN."""
     return float(np.mean(values))
 
 
 def largest(values: Sequence[float]) -> float:
-    """NaN where one is."""
+    """Return the largest value; NaN if any value is NaN."""
     return float(np.max(values))
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One number about a pair: its formula, and its best value.
+    """One number about a pair: its formula, its ideal value and how to compute it.
 
-    of     the number, of the ``Sums``; of the accumulator where the metric has one.
-    accumulator  the class of the Accumulator it needs; metrics that name the same class share one.
-    merged  the number of several runs from the numbers of each, where there is an accumulator: their mean, unless said
-            otherwise. A metric made of ``Sums`` is made again of all runs' sums.
+    of           computes the number from the ``Sums``, or from the accumulator if the metric has one.
+    accumulator  class of the accumulator that the metric needs; metrics that name the same class share one object.
+    merged       combines the numbers of several runs if the metric has an accumulator; the mean by default. Metrics of
+                 ``Sums`` are recomputed from the sums of all runs.
     """
 
     name: str
@@ -165,9 +165,9 @@ class Metric:
 
 
 def ratio(numerator: float, denominator: float) -> float:
-    """A quotient as IEEE 754 has it: x/0 is infinite and 0/0 is NaN, honestly shown, never an exception.
+    """Return the quotient by IEEE 754 without exceptions: x/0 is infinite and 0/0 is NaN.
 
-    NaN where the denominator is infinite: a sum that overflowed would make any error 0.
+    NaN if the denominator is infinite, because a sum that overflowed would turn any error into 0.
     """
     if denominator:
         return math.nan if math.isinf(denominator) else numerator / denominator
@@ -175,71 +175,71 @@ def ratio(numerator: float, denominator: float) -> float:
 
 
 def decibels(noise: float) -> float:
-    """-10 log10 of the power of noise relative to the signal's; infinite for 0."""
+    """Return -10 log10 of the noise power relative to the signal power; infinite for 0."""
     return 0.0 - 10 * math.log10(noise) if noise else math.inf
 
 
-# Metrics of the sums.
+# Metrics that are computed from the sums.
 
 
 def mse(sums: Sums) -> float:
-    """Mean squared error, (1/n) Σ(a-b)², in squared units of the tensor; NaN for an empty tensor."""
+    """Return the mean squared error, (1/n) Σ(a-b)², in squared units of the tensor; NaN for an empty tensor."""
     return ratio(sums.dd, sums.count)
 
 
 def cos(sums: Sums) -> float:
-    """Cosine similarity, Σab / (√Σa² √Σb²), from -1 to 1; NaN when either side is all zeros.
+    """Return the cosine similarity, Σab / (√Σa² √Σb²), from -1 to 1; NaN if either side is all zeros.
 
-    Blind to scale: half the values of the benchmark still score 1.
+    The metric ignores scale: a sample of half the benchmark's values still scores 1.
     """
     value = ratio(sums.ab, math.sqrt(sums.aa) * math.sqrt(sums.bb))
-    # by Cauchy and Schwarz what is beyond is rounding alone
+    # By the Cauchy-Schwarz inequality, only rounding can exceed 1
     return math.copysign(1.0, value) if 1 < abs(value) < math.inf else value
 
 
 def rmse(sums: Sums) -> float:
-    """The SDK's RMSE: Σ|a-b| / Σ|b|; infinite when only the benchmark is all zeros, NaN when both are.
+    """Return the SDK's RMSE, Σ|a-b| / Σ|b|; infinite if only the benchmark is all zeros, NaN if both sides are.
 
-    The name misleads: it is not the root of a mean square but the relative L1 error, unitless, asymmetric. It is kept
+    The name misleads: this is not a root mean square but the relative L1 error, unitless and asymmetric. It is kept
     because the SDK's reports, manuals and thresholds use it.
     """
     return ratio(sums.d1, sums.b1)
 
 
 def relative_euclidean_distance(sums: Sums) -> float:
-    """sqrt(Σd² / Σb²); infinite when only the benchmark is all zeros, NaN when both are (msaccucmp: 0)."""
+    """Return sqrt(Σd² / Σb²); infinite if only the benchmark is all zeros, NaN if both sides are (msaccucmp: 0)."""
     return math.sqrt(ratio(sums.dd, sums.bb))
 
 
 def mean_absolute_error(sums: Sums) -> float:
-    """(1/n) Σ|a-b|, in units of the tensor; NaN for an empty tensor."""
+    """Return (1/n) Σ|a-b|, in units of the tensor; NaN for an empty tensor."""
     return ratio(sums.d1, sums.count)
 
 
 def root_mean_square_error(sums: Sums) -> float:
-    """sqrt((1/n) Σ(a-b)²), which is not what the SDK calls RMSE; NaN for an empty tensor."""
+    """Return sqrt((1/n) Σ(a-b)²), which differs from the SDK's RMSE; NaN for an empty tensor."""
     return math.sqrt(ratio(sums.dd, sums.count))
 
 
 def sqnr(sums: Sums) -> float:
-    """Signal-to-quantisation-noise ratio in dB, 10 log10(Σb² / Σd²); about 6 dB are one bit.
+    """Return the signal-to-quantisation-noise ratio in dB, 10 log10(Σb² / Σd²); about 6 dB per bit.
 
-    Infinite without noise, -Inf when only the benchmark is all zeros, NaN when both are.
+    Infinite without noise, -Inf if only the benchmark is all zeros, NaN if both sides are.
     """
     return decibels(ratio(sums.dd, sums.bb))
 
 
 def nan_inf(sums: Sums) -> float:
-    """How many values of either side are NaN or infinite."""
+    """Return the number of NaN and infinite values of both sides."""
     odd = sums.odd
     return float(odd.sample_nan + odd.sample_inf + odd.benchmark_nan + odd.benchmark_inf)
 
 
-# Accumulators, each with the metrics made of it.
+# Accumulators, each followed by its metrics.
 
 
 class LargestError(Accumulator):
-    """max |d|; 0 for an empty tensor, NaN where one is."""
+    """max |d|; 0 for an empty tensor, NaN if any difference is NaN."""
 
     value = 0.0
 
@@ -248,10 +248,10 @@ class LargestError(Accumulator):
 
 
 class RelativeErrors(Accumulator):
-    """|d| / |b|: the largest, the sum and how many.
+    """|d| / |b|: largest value, sum and count.
 
-    Where only the benchmark is 0 there is no relative error: those values are left out and counted (msaccucmp: they
-    count as 0). Where both are 0 the error is 0. NaN and Inf are never left out and show in the results.
+    If only the benchmark is 0, the relative error is undefined: such values are left out and counted (msaccucmp counts
+    them as 0). If both sides are 0, the error is 0. NaN and Inf are never left out and appear in the results.
     """
 
     largest = math.nan
@@ -274,14 +274,14 @@ class RelativeErrors(Accumulator):
 
 
 def accumulated_relative_error(errors: RelativeErrors) -> float:
-    """Σ|a/b - 1|, which grows with the size of the tensor; NaN when nothing is left."""
+    """Return Σ|a/b - 1|, which grows with the size of the tensor; NaN if no value has a relative error."""
     return errors.total if errors.count else math.nan
 
 
 class Diff3(Accumulator):
-    """The errors of the SDAA dump tools, relative where |b| > th1, else absolute: the largest and the sum.
+    """Errors of the SDAA dump tools, relative where |b| > th1, else absolute: largest value and sum.
 
-    Those tools advise th1 = 1e-6 for float32 and 1e-4 for float16. NaN and Inf are kept.
+    These tools recommend th1 = 1e-6 for float32 and 1e-4 for float16. NaN and Inf are kept.
     """
 
     largest = 0.0
@@ -301,7 +301,7 @@ class Diff3(Accumulator):
 
 
 class Percentage(Accumulator):
-    """|d| / (|b| + 1e-9), for the MAPE of the SDAA dump tools. Where b is 0 an error of 1 counts as 1e9."""
+    """|d| / (|b| + 1e-9), for the MAPE of the SDAA dump tools. Where b is 0, an error of 1 counts as 1e9."""
 
     total = 0.0
     count = 0
@@ -312,14 +312,14 @@ class Percentage(Accumulator):
 
 
 def mean_error(errors: RelativeErrors | Diff3 | Percentage) -> float:
-    """NaN for an empty tensor, and when nothing is left."""
+    """Return the mean error; NaN if no value was counted."""
     return ratio(errors.total, errors.count)
 
 
 class Close(Accumulator):
-    """Whether all values are close, as ``numpy.testing.assert_allclose`` has it: |a-b| <= atol + rtol |b|.
+    """Test whether all values are close, as in ``numpy.testing.assert_allclose``: |a-b| <= atol + rtol |b|.
 
-    NaN is close to NaN and Inf to Inf of the same sign, to nothing else.
+    NaN is close only to NaN, and Inf only to Inf of the same sign.
     """
 
     def __init__(self, settings: Settings):
@@ -337,16 +337,16 @@ class Close(Accumulator):
 
 
 def all_close(accumulator: Close) -> float:
-    """1.0 or 0.0; 1.0 for an empty tensor."""
+    """Return 1.0 if all values are close or the tensor is empty, else 0.0."""
     return float(accumulator.close)
 
 
 class Distributions(Accumulator):
     """Both sides scaled to distributions, for msaccucmp's KullbackLeiblerDivergence Σ p ln(p/q), p of a and q of b.
 
-    Each side is scaled from its own minimum and maximum to 0 … 1, floored at float32's epsilon (a constant side is the
-    floor throughout), and divided by its sum. So it sees neither scale nor offset: twice the benchmark scores 0.
-    Two passes: the extremes first; then, with P and Q the scaled values before the division,
+    Each side is scaled from its own minimum and maximum to 0 … 1, clamped below at float32's epsilon and divided by its
+    sum; a constant side is epsilon throughout. The metric thus ignores scale and offset: twice the benchmark scores 0.
+    The first pass finds the extremes. In the second pass, P and Q are the scaled values before the division:
     Σ p ln(p/q) = ΣP ln(P/Q) / ΣP + ln(ΣQ/ΣP).
     """
 
@@ -379,22 +379,24 @@ class Distributions(Accumulator):
 
 
 def kullback_leibler_divergence(sides: Distributions) -> float:
-    """0 or more but for rounding; NaN for an empty tensor and where NaN or Inf is among the values."""
+    """Return a number of 0 or more, except for rounding; NaN for an empty tensor, or if any value is NaN or Inf."""
     return sides.logs / sides.p + math.log(sides.q / sides.p) if sides.p and sides.q else math.nan
 
 
 class Spread(Accumulator):
-    """The standard deviations of both sides. (msaccucmp prints means and deviations, which rank nothing.)
+    """Standard deviations of both sides.
+
+    msaccucmp prints means and deviations of each side, which cannot rank layers.
 
     Chunks are merged as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
-    variances" (1979): exact where values lie far from 0.
+    variances" (1979), which stays accurate for values far from 0.
     """
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
         self.count = 0
         self.mean = np.zeros(2)
-        self.squares = np.zeros(2)  # of the distances from the mean
+        self.squares = np.zeros(2)  # sums of squared distances from the mean
 
     def add(self, a: np.ndarray, b: np.ndarray, d: np.ndarray) -> None:
         mean = np.array([a.mean(), b.mean()])
@@ -407,13 +409,13 @@ class Spread(Accumulator):
 
 
 def standard_deviation(spread: Spread) -> float:
-    """How far the standard deviations of both sides differ; NaN for an empty tensor."""
+    """Return the absolute difference of both standard deviations; NaN for an empty tensor."""
     a, b = (math.sqrt(ratio(float(squares), spread.count)) for squares in spread.squares)
     return abs(a - b)
 
 
 class SpanAndNoise(Accumulator):
-    """The benchmark's span and Σd², for the peak signal-to-noise ratio."""
+    """Range of the benchmark's values and Σd², for the peak signal-to-noise ratio."""
 
     low, high = math.inf, -math.inf
     squares = 0.0
@@ -427,7 +429,10 @@ class SpanAndNoise(Accumulator):
 
 
 def psnr(noise: SpanAndNoise) -> float:
-    """In dB: infinite without noise; -Inf where a constant benchmark has some; NaN for an empty tensor."""
+    """Return the peak signal-to-noise ratio in dB.
+
+    Infinite without noise, -Inf if a constant benchmark has noise, NaN for an empty tensor.
+    """
     if not noise.count:
         return math.nan
     span = noise.high - noise.low
@@ -435,8 +440,10 @@ def psnr(noise: SpanAndNoise) -> float:
 
 
 class Errors(Accumulator):
-    """All |d|, kept as float32 where they fit until the pair is done (four bytes a value), for their quantiles: how far
-    most values are off, however large the worst error is."""
+    """All |d|, kept until the pair is done, for their quantiles.
+
+    Quantiles show how far most values are off, however large the worst error is. Values that fit are kept as float32.
+    """
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
@@ -448,18 +455,17 @@ class Errors(Accumulator):
         self.parts.append(errors.astype(np.float32) if fit else errors)
 
     def quantile(self, share: float) -> float:
-        """Linear between the two nearest errors. NaN for an empty tensor and where an error is NaN."""
+        """Return a quantile by linear interpolation; NaN for an empty tensor or if any error is NaN."""
         if not self.parts:
             return math.nan
         self.parts = [np.concatenate(self.parts)]
-        # numpy warns of Inf among the errors, which the result shows
+        # numpy warns about Inf among the errors, which the result shows anyway
         with np.errstate(invalid="ignore"):
             return float(np.quantile(self.parts[0], share))
 
 
 class LargestValues(Accumulator):
-    """The indices of the ``TOP`` largest values of either side, the whole tensor taken flat; of equal values the first
-    counts."""
+    """Flat indices of the ``TOP`` largest values of each side; among equal values the first index counts."""
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
@@ -482,9 +488,9 @@ class LargestValues(Accumulator):
         return values[order], indices[order]
 
     def shared(self, k: int) -> float:
-        """The share of the benchmark's k largest that are the sample's too, as for a classifier's scores.
+        """Return the share of the benchmark's k largest indices that the sample shares, as in top-k accuracy.
 
-        NaN for an empty tensor and where NaN or Inf is among the values.
+        NaN for an empty tensor, or if any value is NaN or Inf.
         """
         (_, in_sample), (_, in_benchmark) = self.sides
         if not self.count or not self.finite:
@@ -503,20 +509,20 @@ _COS = Metric("COS", "Σab / (√Σa² √Σb²)", 1.0, True, cos)
 _MAE = Metric("MeanAbsoluteError", "(1/n) Σ|d|", 0.0, False, mean_absolute_error)
 _RED = Metric("RelativeEuclideanDistance", "sqrt(Σd² / Σb²)", 0.0, False, relative_euclidean_distance)
 
-# By the names users give. Raises ConfigError for an unknown name, with the nearest ones.
+# Metrics by the names that users give. An unknown name raises ConfigError with the nearest names.
 METRICS = _Metrics(
     mse=Metric("MSE", "(1/n) Σ(a-b)²", 0.0, False, mse),
     cos=_COS,
     rmse=_RMSE,
     diff1=replace(_RMSE, name="diff1"),
-    diff2=replace(_RED, name="diff2"),  # those tools list a tensor past 1e-3
+    diff2=replace(_RED, name="diff2"),  # the SDAA tools list tensors above 1e-3
     diff3_max=Metric("diff3_max", f"max({_DIFF3})", 0.0, False, attrgetter("largest"), Diff3, largest),
     diff3_mean=Metric("diff3_mean", f"mean({_DIFF3})", 0.0, False, mean_error, Diff3),
     all_close=Metric("all_close", "all |d| <= atol + rtol |b|", 1.0, True, all_close, Close, min),
     nan_inf=Metric("nan_inf", "NaN and Inf of a and b", 0.0, False, nan_inf),
     mae=replace(_MAE, name="mae"),
     mape=Metric("mape", "mean(|d| / (|b| + 1e-9))", 0.0, False, mean_error, Percentage),
-    CosineSimilarity=replace(_COS, name="CosineSimilarity"),  # msaccucmp gives two sides of zeros a 1
+    CosineSimilarity=replace(_COS, name="CosineSimilarity"),  # msaccucmp: 1 if both sides are zeros
     MaxAbsoluteError=Metric("MaxAbsoluteError", "max |d|", 0.0, False, attrgetter("value"), LargestError, largest),
     AccumulatedRelativeError=Metric(
         "AccumulatedRelativeError", "Σ |d|/|b|", 0.0, False, accumulated_relative_error, RelativeErrors, sum

@@ -1,11 +1,11 @@
-"""From a pair of records to its row: load both sides, match their layouts, measure in one pass.
+"""Turn a pair of records into its row: load both sides, match their layouts, measure in one pass.
 
-Pairs of which one side has statistics only are compared by their min, max, mean and l2norm instead of values. The error
-of a statistic is relative: that of l2norm to the benchmark's, those of min, max and mean to the largest magnitude among
-the benchmark's min and max, because a mean near 0 has no sensible relative error of its own. Where only the mean is
-known, to itself. Equal statistics differ by 0, also two NaN, and those that the six decimals of a writer's text make
-differ; anything against NaN, and anything else against 0, by infinity. Statistics that agree do not prove that values
-do: the verdict of such a row is ``warn`` at best.
+If a side has only statistics, the pair is compared by min, max, mean and l2norm instead of values. The error of a
+statistic is relative. The base of l2norm is the benchmark's l2norm. The base of min, max and mean is the largest
+magnitude among the benchmark's min and max, because a mean near 0 is no sensible base; if only the mean is known, its
+own magnitude is the base. Statistics count as equal (error 0) if both are NaN, or if they differ only in the sixth
+decimal of a writer's text. NaN against a number, and a number against 0, give an infinite error. Equal statistics do
+not prove equal values, so the verdict of such a row is ``warn`` at best.
 """
 
 from __future__ import annotations
@@ -63,21 +63,22 @@ from sgsdump.tensors.tensor import Tensor, Values, values_of
 from sgsdump.tensors.types import NHWC
 
 _DECIMALS = 6
-_ROUNDED = 1e-4  # of Σ|b|: what other runtimes may differ by
-_NEAR = 10  # times as much, relatively, the squares of such values may differ by
-_COLOURS, _PIXELS = 3, 16  # of a picture, and the fewest that tell what is in its bytes
+_ROUNDED = 1e-4  # share of Σ|b| by which runtimes may differ
+_NEAR = 10  # the sums of squares may differ by this factor more, relatively
+_COLOURS, _PIXELS = 3, 16  # colours of an image, and the fewest pixels that identify its format
 RGBA_STREAM = (
-    "holds the first three quarters of an RGBA picture (an error of the SDK with eliminateGarbage); dump it again "
-    "without eliminateGarbage"
+    "holds only the first three quarters of an RGBA image, an SDK bug with eliminateGarbage; dump again without "
+    "eliminateGarbage"
 )
-_SORTED = 0.1  # of Σ|a-b|: what sorting leaves of an error that is one of order
+_SORTED = 0.1  # share of Σ|a-b| that may remain after sorting if only the order differs
 COMPARED = ("min", "max", "mean", "l2norm")
 
 
 def statistics_row(pair: Pair, vendor: VendorStatistics | None = None) -> Row:
-    """The row of a pair by its statistics; its three metrics are NaN. ``vendor`` prints them as its tool does.
+    """Return the row of a pair compared by its statistics; its mse, cos and rmse are NaN.
 
-    Raises ValuesError when the two have no statistic in common, or are of different sizes.
+    ``vendor`` formats the statistics as the vendor's tool does. Raises ValuesError if the sides share no statistic or
+    differ in size.
     """
     shapes = [record.tensor.info.shape for record in pair.records]
     if None not in shapes and math.prod(shapes[0] or ()) != math.prod(shapes[1] or ()):
@@ -89,8 +90,8 @@ def statistics_row(pair: Pair, vendor: VendorStatistics | None = None) -> Row:
     if not errors and not checksums:
         for record in pair.records:
             if record.tensor.statistics == Statistics():
-                record.tensor.raw()  # raises ValuesError, which says why it has not even statistics
-        raise ValuesError(f"no values of {pair.benchmark.name!r} to compare, and no statistics that both dumps have")
+                record.tensor.raw()  # raises ValuesError with the reason
+        raise ValuesError(f"{pair.benchmark.name!r} has no values to compare and no statistics that both dumps have")
     listed = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
     sides = [s for s, r in (("sample", pair.sample), ("benchmark", pair.benchmark)) if r.tensor.statistics is not None]
     have = f"{' and '.join(sides)} {'have' if len(sides) > 1 else 'has'}"
@@ -107,7 +108,7 @@ def statistics_row(pair: Pair, vendor: VendorStatistics | None = None) -> Row:
 
 
 def _checksums(sample: Statistics, benchmark: Statistics) -> str:
-    """Whether the checksums of both are equal; "" where they are not of one kind."""
+    """Return whether the checksums are equal, or "" if they are of different kinds."""
     a, b = sample.checksum, benchmark.checksum
     if not a or not b or a.partition(":")[0] != b.partition(":")[0]:
         return ""
@@ -115,7 +116,7 @@ def _checksums(sample: Statistics, benchmark: Statistics) -> str:
 
 
 def relative_errors(sample: Statistics, benchmark: Statistics) -> Mapping[str, float]:
-    """The errors of the statistics that both have, by name."""
+    """Return the relative errors, by name, of the statistics that both sides have."""
     largest = [abs(figure) for figure in (benchmark.min, benchmark.max) if figure is not None]
     errors = {}
     for name in COMPARED:
@@ -133,12 +134,12 @@ def _error(a: float, b: float, base: float) -> float:
 
 
 def _one_rounding(a: float, b: float) -> bool:
-    """Whether one is printed with six decimals, as ATB and GE do, and the other no farther than the last of them."""
+    """Return whether one number has six printed decimals, as by ATB and GE, and equals the other up to the last."""
     return abs(a - b) <= 1.001 * 10**-_DECIMALS and (round(a, _DECIMALS) == a or round(b, _DECIMALS) == b)
 
 
 def _figures(record: Record) -> Statistics:
-    """The statistics that were dumped, or those of the values."""
+    """Return the dumped statistics, or compute them from the values."""
     if record.tensor.statistics is not None:
         return record.tensor.statistics
     read = values_of(record.tensor.logical())
@@ -147,7 +148,10 @@ def _figures(record: Record) -> Statistics:
 
 
 def _odd(figures: Statistics) -> tuple[int, int, int]:
-    """How many values are NaN, infinite, and -Inf; at least one where a statistic shows it and nothing counts them."""
+    """Return the numbers of NaN, infinite and -Inf values.
+
+    Without counts, a value is counted once if a statistic shows it.
+    """
     counted = [figures.nan, figures.positive_inf, figures.negative_inf]
     if any(count is not None for count in counted):
         nan, plus, minus = (count or 0 for count in counted)
@@ -158,9 +162,15 @@ def _odd(figures: Statistics) -> tuple[int, int, int]:
 
 
 class Started(NamedTuple):
-    """A pair in layouts that fit, notes, and the accumulators that are wanted; its sums are still to be made.
-    ``looks_again``: its metrics need all values once more; ``by_kernel``: the kernel takes it; ``loaded``: the values
-    of both records, where the layouts that fit are the records' own."""
+    """Pair in matching layouts, whose sums are still to be computed.
+
+    notes        remarks for the row.
+    kinds        classes of the accumulators that the metrics need.
+    looks_again  the metrics need a second look at all values.
+    by_kernel    the C kernel can sum the pair.
+    channels     receives the sums per channel.
+    loaded       values of both records if their own layouts fit, else (None, None).
+    """
 
     pair: Pair
     fit: Fit
@@ -172,7 +182,7 @@ class Started(NamedTuple):
     loaded: tuple[Values, Values] | tuple[None, None] = (None, None)
 
     def to_sum(self, picked: tuple[Picked, Picked] | None = None) -> ToSum:
-        """``picked``, of the sides as stored, is picked up on the way where it can be."""
+        """Return the task for the kernel; ``picked`` values are collected on the way if the shapes allow."""
         fit = self.fit
         if picked and [side.shape for side in picked] != [fit.sample.array.shape, fit.benchmark.array.shape]:
             picked = None
@@ -181,14 +191,14 @@ class Started(NamedTuple):
 
 @dataclass(frozen=True)
 class Measures:
-    """The measures of every pair besides MSE, COS and RMSE.
+    """Measures of every pair besides MSE, COS and RMSE.
 
-    further   further metrics by name, with their settings; own are the user's functions.
-    vendor    a vendor's set of metrics, or None; vendor_statistics what it prints of statistics, or None.
-    crop      network inputs may hold the SDK's over-allocation of pictures, which is left out.
-    details   the rows get ``details`` too, in a pass of their own.
-    threads   what a large pair may use for itself.
-    turns     axes of unknown order that do not fit are tried in another order.
+    further   additional metrics by name, with their ``settings``; ``own`` are the user's functions.
+    vendor    a vendor's set of metrics, or None; ``vendor_statistics`` formats statistics as the vendor does, or None.
+    crop      network inputs may hold the SDK's over-allocation of images, which is left out.
+    details   rows get ``details`` too, in a separate pass.
+    threads   number of threads for a large pair.
+    turns     try other orders of axes if the order is unknown and the values do not match.
     """
 
     further: Mapping[str, Metric]
@@ -205,14 +215,14 @@ class Measures:
     def of(
         cls, metrics: Asked, settings: Settings | None, compatible: str | None, crop: bool, details: bool = False
     ) -> Measures:
-        """By the names of metrics and of the vendor's tool. Raises ConfigError for unknown ones."""
+        """Return the measures for names of metrics and of a vendor's tool. Raises ConfigError for unknown names."""
         vendor = VENDOR_METRICS[compatible] if compatible else None
         of_statistics = VENDOR_STATISTICS[compatible] if compatible and compatible in VENDOR_STATISTICS else None
         further, own = sorted_out(metrics) if metrics else ({}, {})
         return cls(further, settings, vendor, of_statistics, crop, own, details)
 
     def result(self, pair: Pair) -> Row | Failed:
-        """The row of a pair, or why it cannot be compared."""
+        """Return the row of a pair, or the reason why it cannot be compared."""
         started = self.started(pair)
         if not isinstance(started, Started):
             return started
@@ -220,7 +230,7 @@ class Measures:
         return self.finished(started, sums)
 
     def started(self, pair: Pair) -> Started | Row | Failed:
-        """A pair loaded and in layouts that fit; its result where that needs no sums."""
+        """Load a pair and match its layouts; return its result directly if no sums are needed."""
         try:
             if pair.sample.tensor.statistics is not None or pair.benchmark.tensor.statistics is not None:
                 return statistics_row(pair, self.vendor_statistics)
@@ -231,7 +241,7 @@ class Measures:
             return _failed(pair, error)
 
     def finished(self, started: Started, sums: Sums | SgsdumpError) -> Row | Failed:
-        """The result of a pair whose sums are known, or the error that kept them from being."""
+        """Return the result of a pair from its sums, or from the error that prevented them."""
         pair = started.pair
         if isinstance(sums, SgsdumpError):
             return _failed(pair, sums)
@@ -262,9 +272,11 @@ class Measures:
         return row.replaced(retried=True) if retried else row
 
     def of_selected(self, pair: Pair, select: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Row | Failed:
-        """The row of some values of a pair, without what is made of whole tensors: details, vendor figures, channels.
+        """Return the row of selected values of a pair.
 
-        select  takes the real values of both sides, of one shape, and gives a mask of those that count.
+        Details, vendor figures and channels are left out, because they need whole tensors.
+
+        select  takes the real values of both sides, of equal shape, and returns a mask of the values to keep.
         """
         started = self._fitted(pair)
         fit = started.fit
@@ -278,8 +290,10 @@ class Measures:
         return replace(self, vendor=None, details=False).finished(started, sums)
 
     def _channels(self, started: Started, share: ChannelSums) -> Channels | None:
-        """How the channels differ: by all values where a share of them shows some that are lost, and others that are
-        not."""
+        """Return the errors of the channels.
+
+        Recompute them from all values if only some channels of a subset are lost.
+        """
         fit, step = started.fit, step_of(started.pair)
         channels = channels_of(share, fit.a.array.size, step)
         if channels is None or channels.lost in (0, channels.count) or share.skip == 1:
@@ -289,12 +303,15 @@ class Measures:
         return channels if isinstance(sums, SgsdumpError) else channels_of(of_all, fit.a.array.size, step)
 
     def fitted(self, pair: Pair) -> tuple[Values, Values]:
-        """Both sides in layouts that fit. Raises ValuesError when they do not."""
+        """Return both sides in matching layouts. Raises ValuesError if they do not fit."""
         started = self._fitted(pair)
         return started.fit.a, started.fit.b
 
     def measured(self, pair: Pair) -> tuple[Measured, list[str]]:
-        """The pair in layouts that match, its sums, and notes. Raises ValuesError when the two do not fit."""
+        """Return the pair in the best matching layouts with its sums, and notes.
+
+        Raises ValuesError if the sides do not fit.
+        """
         started = self._fitted(pair)
         sums = pair_sums(started.fit.a, started.fit.b, threads=self.threads)
         return self._matched(started, sums), started.notes
@@ -311,7 +328,7 @@ class Measures:
         notes = [pair.note, _conversion_note(pair, as_stored)]
         if pair.parts:
             a, b = without_alignment(a, b, pair.parts)
-            notes.append(f"without the zeros that align its {len(pair.parts)} parts")
+            notes.append(f"without the alignment zeros of its {len(pair.parts)} parts")
         if pair.benchmark.io == "in" and self.crop:
             if _is_rgba_stream(a, sample, b.array.shape):
                 raise ValuesError(RGBA_STREAM, tensor=pair.sample.name)
@@ -334,7 +351,7 @@ class Measures:
         return Measured(fitted.a, fitted.b, sums, fitted.turn, fitted.is_flattened)
 
     def _extras(self, pair: Pair, measured: Measured, accumulators: Mapping[type[Accumulator], Accumulator]) -> Extras:
-        """The measures besides the sums; the accumulators have seen all values."""
+        """Return the measures besides the sums; the accumulators must have seen all values."""
         a, b = measured.sample, measured.benchmark
         values, left_out = {}, {}
         for name, metric in self.further.items():
@@ -356,8 +373,10 @@ class Measures:
 
 
 def _is_rgba_stream(values: Values, tensor: Tensor, shape: tuple[int, ...]) -> bool:
-    """Whether a quantised picture of three channels is the beginning of one of four, the fourth of each pixel 0: what
-    the SDK writes of an RGBA input with eliminateGarbage. A flat one may be a picture."""
+    """Return whether a quantised three-channel image is the beginning of a four-channel image with zeros in the fourth.
+
+    The SDK writes such a stream for an RGBA input with eliminateGarbage. An image of one colour is not recognised.
+    """
     array, quant = values.array, tensor.info.quant
     count = math.prod(shape)
     is_picture = (len(shape) == 4 and shape[-1] == _COLOURS) or (len(shape) == 1 and count % _COLOURS == 0)
@@ -368,12 +387,12 @@ def _is_rgba_stream(values: Values, tensor: Tensor, shape: tuple[int, ...]) -> b
 
 
 def _is_near_nothing(pair: Pair, sums: Sums) -> bool:
-    """Whether the benchmark's values are within a step of the quantised sample, which has nothing to tell of them."""
+    """Return whether the benchmark's values lie within one step of the quantised sample, which cannot resolve them."""
     return sums.count > 0 and sums.bb <= sums.count * step_of(pair) ** 2
 
 
 def may_be_rearranged(row: Row) -> bool:
-    """Whether the sums of squares are near enough for both sides to hold the same values in another order."""
+    """Return whether the sums of squares allow both sides to hold the same values in another order."""
     sums = row.sums
     if sums is None or not sums.d1 or not row.finite:
         return False
@@ -381,13 +400,15 @@ def may_be_rearranged(row: Row) -> bool:
 
 
 def _left_by_sorting(row: Row, sums: Sums) -> float:
-    """The Σ|a-b| of sorted values that is rounding, or a quantised side's step."""
+    """Return the largest Σ|a-b| of sorted values that rounding, or a quantised side's step, explains."""
     return max(_ROUNDED * sums.b1, row.step * row.count)
 
 
 def is_rearranged(pair: Pair, row: Row, measures: Measures) -> bool:
-    """Whether both sides of a measured pair hold the same values in another order: sorted, they agree to rounding or to
-    the step of a quantised side."""
+    """Return whether both sides of a measured pair hold the same values in another order.
+
+    Sorted, such values agree to rounding or to the step of a quantised side.
+    """
     try:
         fitted = measures.fitted(pair)
         sides = [
@@ -396,7 +417,7 @@ def is_rearranged(pair: Pair, row: Row, measures: Measures) -> bool:
         ]
     except SgsdumpError:
         return False
-    with np.errstate(invalid="ignore"):  # -Inf on both sides, as masks have it, tells nothing
+    with np.errstate(invalid="ignore"):  # -Inf on both sides, as in masks
         apart = float(np.abs(sides[0] - sides[1]).sum())
     sums = row.sums
     return sums is not None and apart <= _left_by_sorting(row, sums) and apart <= _SORTED * sums.d1
@@ -406,8 +427,11 @@ def is_rearranged(pair: Pair, row: Row, measures: Measures) -> bool:
 
 
 def compared_as_stored(pair: Pair) -> bool:
-    """Whether both sides are compared as stored, padding included: they have the same device layout and shape, and the
-    original shape of one is unknown. (Where both are known, msaccucmp compares the logical tensors too.)"""
+    """Return whether both sides are compared as stored, including padding.
+
+    This is the case if both have the same device layout and shape and the original shape of one is unknown. If both
+    original shapes are known, the logical tensors are compared, as by msaccucmp.
+    """
     sample, benchmark = pair.sample.tensor.info, pair.benchmark.tensor.info
     if not is_device(sample.layout) or (sample.layout, sample.shape) != (benchmark.layout, benchmark.shape):
         return False
@@ -415,19 +439,21 @@ def compared_as_stored(pair: Pair) -> bool:
 
 
 def layouts(pair: Pair, as_stored: bool) -> Layouts:
-    """The layouts of the two tensors once those of devices are undone; None where unknown, or of blocks compared as
-    stored. Raises ValuesError where a device's layout cannot be undone."""
+    """Return the layouts of both tensors after device layouts are undone; None if unknown or compared as stored.
+
+    Raises ValuesError if a device layout cannot be undone.
+    """
     return (None, None) if as_stored else _layouts(pair.sample.tensor.logical(), pair.benchmark.tensor.logical())
 
 
 def _layouts(sample: Tensor, benchmark: Tensor) -> Layouts:
-    """Two of NHWC count as unknown: SigmaStar's dumps are all called so, whatever was written into them."""
+    """Return both layouts; NHWC on both sides counts as unknown, because SigmaStar dumps always state NHWC."""
     layouts = sample.info.layout, benchmark.info.layout
     return (None, None) if layouts == (NHWC, NHWC) else layouts
 
 
 def _fit(a: Values, b: Values, layouts: Layouts) -> Fit:
-    """``fit``, for which there is nothing to do where shapes and layouts are the same."""
+    """Return the matching views, without any search if shapes and layouts are equal."""
     if a.array.shape != b.array.shape or layouts[0] != layouts[1]:
         return fit(a, b, layouts)
     return Fit(a, b, a, b, None, False, settled=layouts[0] in PLAIN and len(layouts[0]) == a.array.ndim)
@@ -438,8 +464,10 @@ def _axes(pair: Pair, measured: Measured) -> str | None:
 
 
 def _order_of_axes(pair: Pair, turn: Turn | None) -> str | None:
-    """The order of the axes of the matched arrays; None where it is not known, as in SigmaStar's dumps, all of which
-    are called NHWC whatever was written into them."""
+    """Return the order of the axes of the matched arrays.
+
+    None if unknown, as in SigmaStar dumps, which state NHWC whatever they contain.
+    """
     if turn and turn.side == "benchmark":
         return turn.after
     layout = pair.sample.tensor.info.layout
@@ -457,16 +485,16 @@ def _failed(pair: Pair, error: SgsdumpError) -> Failed:
 
 
 def _conversion_note(pair: Pair, as_stored: bool) -> str:
-    """How device layouts were converted; "" when they were not."""
+    """Return a note on how device layouts were converted, or ""."""
     infos = {"sample": pair.sample.tensor.info, "benchmark": pair.benchmark.tensor.info}
     if as_stored:
-        return f"both {infos['sample'].layout}, compared with their padding: the original shape is not known"
+        return f"both {infos['sample'].layout}, compared with their padding because the original shape is not known"
     changes = {side: conversion(info) for side, info in infos.items() if is_device(info.layout)}
     return "; ".join(f"{side} {change}" for side, change in changes.items() if change)
 
 
 def _flat_note(pair: Pair, a: Values, b: Values) -> str:
-    """That one side is flat where the other has several dimensions, though both dumps say their shapes."""
+    """Return a note if one side is flat and the other is not, although both dumps state their shapes."""
     if a.array.shape == b.array.shape:
         return ""
     if any(record.tensor.info.shape is None for record in pair.records):
@@ -478,7 +506,7 @@ def _flat_note(pair: Pair, a: Values, b: Values) -> str:
 
 
 def _saturation_note(a: Values, b: Values) -> str:
-    """That float16 values are at the end of what the type holds, where larger results were cut to."""
+    """Return a note on float16 values at the limit of the type, to which larger results were clipped."""
     if 2 not in (a.array.itemsize, b.array.itemsize):
         return ""
     counts = {side: _saturated(values.array) for side, values in (("sample", a), ("benchmark", b))}
@@ -491,7 +519,7 @@ def _saturated(array: np.ndarray) -> int:
 
 
 def _equality(measured: Measured) -> str:
-    """How two tensors are equal that no metric can show so: both empty, or -Inf at the same places; "" otherwise."""
+    """Return a note if both tensors are equal but no metric shows it (both empty, or with -Inf), else ""."""
     sums, odd = measured.sums, measured.sums.odd
     if not sums.count:
         return "both are empty"
@@ -506,14 +534,14 @@ def _equality(measured: Measured) -> str:
 
 
 def _integers(pair: Pair, differences: Accumulator | None) -> StoredIntegers | None:
-    """How the integers of a pair differ, where both sides have such."""
+    """Return how the integers of a pair differ, or None if a side has none."""
     if not isinstance(differences, Differences):
         return None
     return integers_of(pair, differences, measured_in_steps(pair) is not None)
 
 
 def _indices(differences: Accumulator | None) -> StoredIntegers | None:
-    """How whole numbers that mean themselves differ."""
+    """Return how whole numbers that are no quantised values differ, or None."""
     if not isinstance(differences, Differences):
         return None
     largest = round(differences.largest) if math.isfinite(differences.largest) else None
@@ -521,8 +549,10 @@ def _indices(differences: Accumulator | None) -> StoredIntegers | None:
 
 
 def _printed(pair: Pair, measured: Measured, vendor: VendorMetrics) -> Printed:
-    """The vendor tool's figures of the pair, as printed; booleans are numbers to it, complex values their
-    real parts."""
+    """Return the vendor tool's figures as it prints them.
+
+    It reads booleans as numbers and complex values as real parts.
+    """
     arrays = [(v, in_memory(v.array)) for v in (measured.sample, measured.benchmark)]
     sides = [array if v.to_real is None else v.to_real(array) for v, array in arrays]
     stored = [in_memory(record.tensor.stored_view()) for record in pair.records]

@@ -1,4 +1,4 @@
-"""A row of a comparison: one layer's place, errors, counts, context and extras, each a record of its own."""
+"""Row of a comparison: a layer's place, errors, counts, context and extras, each a separate record."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from sgsdump.dumps.formats.sigmastar.record_header import word_of
 from sgsdump.tensors.dtypes import KNOWN, is_float, name_of
 from sgsdump.tensors.tensor import TensorInfo
 
-SURE = 1e-3  # an RMSE that no two different tensors have; other float runtimes agree to 1e-5
-LEAST = sys.float_info.min  # what is known of an error that is not 0
+SURE = 1e-3  # RMSE below which two tensors are surely the same; float runtimes agree to 1e-5
+LEAST = sys.float_info.min  # error of a difference of unknown size
 EQUAL, DIFFER = "equal", "differ"
-PRECISE = 1e-4  # a scale from which six decimals are precise enough
-_LAST_DIGITS = 1e-12  # of statistics, which are float64 or text
+PRECISE = 1e-4  # smallest scale for which six decimals are precise enough
+_LAST_DIGITS = 1e-12  # rounding of statistics, which are float64 or text
 UNITS_OF_16_BITS, _UNITS = 4, 128
-SAME = 1e-6  # relative error of float64 values of one formula: scalars may be handed on as float32
-COARSE = 10  # times the rounding that the other side or the type explains
+SAME = 1e-6  # relative error of two float64 runs of one formula: scalars may be passed as float32
+COARSE = 10  # factor above the rounding that the other side or the type explains
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Misnamed:
-    """The tensor that one side of a pair really agrees with, and how well; ``side`` is the dump that holds it."""
+    """Tensor that one side of a pair matches instead of its namesake; ``side`` is the dump that holds it."""
 
     side: str
     name: str
@@ -48,7 +48,7 @@ class Misnamed:
 
     @property
     def found(self) -> str:
-        """``conv1_xx of the sample after PRELU (COS 1.000000, RMSE 0.000001)``"""
+        """The matching tensor: ``conv1_xx of the sample after PRELU (COS 1.000000, RMSE 0.000001)``."""
         of = "" if self.side == "benchmark" else " of the sample"
         after = f" after {self.op_type}" if self.op_type and self.op_type != self.name else ""
         return f"{self.name}{of}{after} (COS {self.cos:f}, RMSE {self.rmse:f})"
@@ -56,10 +56,12 @@ class Misnamed:
 
 @dataclass(frozen=True)
 class OverRuns:
-    """A layer in several runs: in how many it was compared, in which one its error is largest ("": it has none), and
-    means over them.
+    """Layer compared in several runs.
 
-    mean_rmse, mean_cos  the means of each run's; the row's own are those of all runs' values laid end to end.
+    count                number of runs in which the layer was compared.
+    worst                run with the largest error ("" if no run has an error); its figures are worst_rmse and
+                         worst_cos.
+    mean_rmse, mean_cos  means of the runs' figures; the row's own figures are those of all runs' values together.
     """
 
     count: int
@@ -80,12 +82,12 @@ class OverRuns:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which tensor a row is of. name, io, slot, op_index, op_type and type_name are the benchmark record's.
+    """Tensor that a row describes; name, io, slot, op_index, op_type and type_name are the benchmark record's.
 
     paired   how the pair was made: ``Pair.how``.
-    stage    what the SDK calls it, where one side is a stage of a Caffe blob (``Pair.stage``); else "".
-    *_dtype  the stored element types.
-    source   the line of the sample's program, else of the benchmark's, that called the operator; "" where unknown.
+    stage    the SDK's name if one side is a stage of a Caffe blob (``Pair.stage``); else "".
+    *_dtype  stored element types.
+    source   source line that called the operator, in the sample's program, else in the benchmark's; "" if unknown.
     """
 
     name: str
@@ -104,11 +106,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """What both programs compute again in float64 says of a tensor (``exact_differences.py``); relative errors.
+    """Relative errors of a tensor from recomputing both programs in float64 (``exact_differences.py``).
 
-    difference  of the two sides' exact values.
-    sample      of the sample's recorded values to its own exact ones: the rounding of its run; ``benchmark`` likewise.
-    rounding    what rounding to the type that the programs compute in explains.
+    difference         between the exact values of both sides.
+    sample, benchmark  between a side's recorded and its exact values: the rounding of its run.
+    rounding           explained by rounding to the type in which the programs compute.
     """
 
     difference: float
@@ -118,28 +120,28 @@ class Exact:
 
     @property
     def differs(self) -> bool:
-        """Whether the programs compute different things up to here."""
+        """True if the programs compute different values up to this tensor."""
         return not self.difference <= SAME
 
     @property
     def is_coarser(self) -> bool:
-        """Whether one side's rounding is far more than the other's, and than that of its type."""
+        """True if one side's rounding far exceeds the other side's and that of its type."""
         less, more = sorted((self.sample, self.benchmark))
         return not more <= COARSE * max(less, self.rounding)
 
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """How far the two sides differ, over ``count`` values.
+    """Difference between both sides over ``count`` values.
 
-    mse cos rmse NaN and infinity where the formula gives them (all-zero or non-finite values), never replaced.
-    sums         what mse, cos and rmse are made of.
-    equal        both sides are empty, or hold the same values with -Inf among them, as masks do; such a row passes.
-                 +Inf and NaN are faults even where they agree.
-    statistics   where a side has statistics only, the relative error of each (see ``statistics_only.py``); mse, cos
-                 and rmse are NaN then, and the limit on rmse applies to the largest.
-    checksums    where both sides have one of a kind beside their statistics, whether they are EQUAL or DIFFER.
-    exact        both programs computed again in float64, where that was done; else None.
+    mse cos rmse NaN and infinity as the formula gives them (all-zero or non-finite values), never replaced.
+    sums         sums from which mse, cos and rmse are computed.
+    equal        both sides are empty, or hold the same values including -Inf, as masks do; such a row passes. +Inf and
+                 NaN are faults even if both sides agree.
+    statistics   relative errors of the statistics if a side has only statistics (see ``pair_result.py``); mse, cos and
+                 rmse are NaN then, and the limit on rmse applies to the largest error.
+    checksums    EQUAL or DIFFER if both sides have a checksum of one kind beside their statistics.
+    exact        errors of both programs recomputed in float64, or None.
     """
 
     count: int
@@ -154,26 +156,26 @@ class Errors:
 
     @property
     def hold_equal(self) -> bool:
-        """Whether no value differs: Σ|a-b| is 0. The squares of differences below 1e-162 are 0 too."""
+        """True if no value differs (Σ|a-b| is 0); squares of differences below 1e-162 underflow to 0."""
         return (self.mse if self.sums is None else self.sums.d1) == 0
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A row among the others of its network, and remarks on how it was compared.
+    """Relations of a row to the other rows of its network, and remarks on the comparison.
 
-    dtype_note   the types differ though neither side is quantised.
-    sources      names of the nearest compared layers that feed this one.
-    by_flow      the sources are operators that feed this one, not only the layer before it.
-    rise         rmse less the highest rmse among the sources (0 at the network's input).
-    module       the path of its module in the program's network, "" where that is not known.
-    origin       of an operator's input that no compared operator made, what it is, where that is known.
-    misnamed     where only the name made the pair, the tensor that agrees where this one does not, or None; the
-                 figures are those of the pair by name, and no threshold passes it.
+    dtype_note   the types differ although neither side is quantised.
+    sources      names of the nearest compared layers that feed this layer.
+    by_flow      the sources feed this layer; otherwise they are just the layer before it.
+    rise         rmse minus the highest rmse among the sources (0 at the network's input).
+    module       path of the layer's module in the program's network; "" if unknown.
+    origin       for an operator's input that no compared operator produced: what it is, if known.
+    misnamed     matching tensor of another name if only the name made the pair, or None. The figures are those of the
+                 pair by name, and no threshold passes it.
     retried      only the values showed that the layouts differ.
-    rearranged   both sides hold the same values, in another order.
-    step         the scale of the quantised sample, where the benchmark has values of its own; 0 where there is none.
-    cancelled    both sides hold what rounding left of a gradient that is zero in theory.
+    rearranged   both sides hold the same values in another order.
+    step         scale of the quantised sample if the benchmark is not quantised; else 0.
+    cancelled    both sides hold rounding residue of a gradient that is zero in theory.
     """
 
     note: str = ""
@@ -190,7 +192,7 @@ class Context:
     cancelled: bool = False
 
     def with_rise(self, sources: tuple[str, ...], rise: float) -> Context:
-        """The same with these; ``dataclasses.replace`` takes several times as long."""
+        """Return a copy with these values; ``dataclasses.replace`` is several times slower."""
         return Context(
             self.note,
             self.dtype_note,
@@ -209,16 +211,16 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """Figures that were asked for, or that some comparisons only have.
+    """Optional figures of a row.
 
-    extra        further metrics that were asked for, by name.
-    left_out     by name of such a metric, how many values it left out, where there are any.
-    vendor       a vendor's metrics as it prints them, and what it says beside them.
-    integers     of two runs of a fixed model, how many integers differ (``stored_integers.py``); else None.
-    indices      of whole numbers that mean themselves (indices, classes, masks), how many differ; else None.
-    channels     where the layer has channels and differs, how these do; else None.
-    runs         where the row is several runs' (``merge.py``), what tells them apart; else None.
-    details      histograms and the like (``details.py``); else None.
+    extra        additional metrics on request, by name.
+    left_out     number of values that such a metric skipped, by name, if any.
+    vendor       a vendor's metrics as its tool prints them; ``vendor_message`` is its remark.
+    integers     differing integers of two runs of a fixed model (``stored_integers.py``), or None.
+    indices      differing indices, classes or masks (whole numbers that are no quantised values), or None.
+    channels     errors of the channels if the layer has channels and differs, or None.
+    runs         differences between runs if the row covers several runs (``merge.py``), or None.
+    details      histograms and the like (``details.py``), or None.
     """
 
     extra: Mapping[str, float] = field(default_factory=dict, hash=False)
@@ -235,7 +237,7 @@ class Extras:
 NO_EXTRAS = Extras()
 _RECORDS = {"place": Place, "errors": Errors, "counts": Counts, "context": Context, "extras": Extras}
 _RECORD_OF = {fact.name: record for record, kind in _RECORDS.items() for fact in fields(kind)}
-# The facts of a row in the order in which files list them, but for its sums and details.
+# Fields of a row in the order of the result files, without sums and details.
 FACTS = (
     *"name io slot op_index op_type type_name sample_name paired count mse cos rmse".split(),
     *"sample_nan sample_inf benchmark_nan benchmark_inf note sources by_flow module origin rise misnamed".split(),
@@ -246,13 +248,13 @@ FACTS = (
 
 
 def _fact(read: Callable[[Row], T]) -> T:
-    """A read-only property, of the type of what it reads."""
+    """Return a read-only property with the type of its value."""
     return property(read)  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One compared layer: five records, whose facts are attributes of the row too (``row.name``, ``row.rmse`` …)."""
+    """Compared layer: five records, whose fields are attributes of the row too (``row.name``, ``row.rmse`` …)."""
 
     place: Place
     errors: Errors
@@ -312,43 +314,43 @@ class Row:
 
     @classmethod
     def of(cls, **facts: Any) -> Row:
-        """A row of these facts, by their names."""
+        """Return a row with these fields, given by name."""
         return cls(**{name: _RECORDS[name](**of_record) for name, of_record in _by_record(facts).items()})
 
     def replaced(self, **facts: Any) -> Row:
-        """The row with other values for these facts, by their names."""
+        """Return a copy with new values for these fields."""
         return replace(
             self, **{name: replace(getattr(self, name), **changed) for name, changed in _by_record(facts).items()}
         )
 
     def with_rise(self, sources: tuple[str, ...], rise: float) -> Row:
-        """The row with these; ``replaced`` takes several times as long."""
+        """Return a copy with these values; ``replaced`` is several times slower."""
         return Row(self.place, self.errors, self.counts, self.context.with_rise(sources, rise), self.extras)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The layer's names: the benchmark's and, of a Caffe blob, its stage's."""
+        """Names of the layer: the benchmark's and, for a Caffe blob, its stage's."""
         return (self.name, self.stage) if self.stage else (self.name,)
 
     @property
     def is_resolution(self) -> bool:
-        """Whether the error is within half a step of the quantised sample, which cannot tell such values apart."""
+        """True if the error is within half a step of the quantised sample, its resolution."""
         sums, step = self.errors.sums, self.context.step
         return bool(step and sums and sums.d1 and sums.dd / sums.count <= (step / 2) ** 2) and self.finite
 
     @property
     def is_by_statistics(self) -> bool:
-        """Whether statistics of the values were compared, for want of the values and of checksums."""
+        """True if only statistics were compared, because values and checksums are missing."""
         return bool(self.statistics) and not self.checksums
 
     @property
     def finite(self) -> bool:
-        """True when neither side holds NaN or infinite values."""
+        """True if neither side holds NaN or infinite values."""
         return self.counts.are_none
 
     @property
     def error(self) -> float:
-        """The figure that ranks rows: the rmse, infinite for non-finite values, 0 for two tensors of zeros."""
+        """Figure that ranks rows: the rmse; infinite for non-finite values, 0 for two tensors of zeros."""
         errors = self.errors
         if errors.equal:
             return 0.0
@@ -357,7 +359,7 @@ class Row:
         if errors.checksums == EQUAL:
             return 0.0
         if errors.checksums or errors.statistics:
-            # where the statistics are equal, by how much the values differ cannot be told
+            # equal statistics do not show by how much the values differ
             return max(errors.statistics.values(), default=math.inf) or (LEAST if errors.checksums else 0.0)
         if self.extras.indices is not None:
             return self.extras.indices.share
@@ -367,7 +369,7 @@ class Row:
         return not self.misnamed and self.is_within(thresholds)
 
     def is_within(self, thresholds: Thresholds = DOCUMENTED) -> bool:
-        """Whether the figures are within; those of another tensor of the same name may be, but do not pass."""
+        """Return whether the figures are within the limits; a misnamed row may be within them but never passes."""
         if self.equal:
             return True
         thresholds = thresholds.of_layer(*self.names)
@@ -381,9 +383,12 @@ class Row:
         return self.finite and thresholds.hold(self.cos, self.rmse, self.mse, self.extra)
 
     def verdict(self, thresholds: Thresholds = DOCUMENTED) -> str:
-        """``fail`` past a threshold or with NaN or Inf on any side (but see ``equal``); else ``warn`` where
-        there is a remark: types that differ, values left out, another layout, an ambiguous name, another tensor; else
-        ``pass``."""
+        """Return ``fail``, ``warn`` or ``pass``.
+
+        ``fail``: a threshold is exceeded, or a side holds NaN or Inf (except for ``equal`` rows). ``warn``: there is a
+        remark,
+        such as different types, values left out, another layout, an ambiguous name or another tensor.
+        """
         if not self.is_within(thresholds):
             return "fail"
         has_lost = self.channels is not None and self.channels.lost
@@ -392,8 +397,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Failed:
-    """A pair that exists but cannot be compared, and the reason; ``unlike``: how its sides are quantised, where that is
-    not alike; ``damaged``: the values of a side are there but cannot be read."""
+    """Pair that exists but cannot be compared, with the reason.
+
+    unlike   how the quantisation of the two sides differs, or "".
+    damaged  the values of a side exist but cannot be read.
+    """
 
     pair: Pair
     reason: str
@@ -402,12 +410,12 @@ class Failed:
 
 
 def is_suspicious(result: Row | Failed) -> bool:
-    """Whether a pair may be of different tensors."""
+    """Return whether the two sides may be different tensors."""
     return isinstance(result, Failed) or (result.error > SURE and result.counts.are_none)
 
 
 def row_of(pair: Pair, sums: Sums, note: str, extras: Extras = NO_EXTRAS, equal: bool = False) -> Row:
-    """The row of a measured pair."""
+    """Return the row of a measured pair."""
     record = pair.benchmark
     sample, benchmark = pair.sample.tensor.info, record.tensor.info
     dtypes = name_of(sample.dtype), name_of(benchmark.dtype)
@@ -437,8 +445,10 @@ def row_of(pair: Pair, sums: Sums, note: str, extras: Extras = NO_EXTRAS, equal:
 
 
 def step_of(pair: Pair) -> float:
-    """The scale of the quantised sample of a pair, where the benchmark has values of its own, and it is one that is
-    known well enough; else 0."""
+    """Return the scale of the quantised sample if the benchmark is not quantised, else 0.
+
+    A scale that is not known precisely enough counts as 0.
+    """
     quant = pair.sample.tensor.info.quant
     if quant is None or pair.benchmark.tensor.info.quant is not None or np.ndim(quant.scale) or quant.dtype is None:
         return 0.0
@@ -447,7 +457,7 @@ def step_of(pair: Pair) -> float:
 
 
 def _by_record(facts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """By the name of the record, its facts. Raises KeyError for a fact that no record has."""
+    """Group fields by the name of their record. Raises KeyError for an unknown field."""
     records: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for name, value in facts.items():
         records[_RECORD_OF[name]][name] = value
@@ -455,7 +465,7 @@ def _by_record(facts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _type_name(info: TensorInfo) -> str:
-    """The element type as the SDK's headers call it, of the quantised values where the stored ones are dequantised."""
+    """Return the element type as in the SDK's headers; for dequantised values that of the quantised values."""
     if info.quant is not None and info.quant.dtype is None:
         return info.quant.type_name or "unknown"
     dtype = info.dtype if info.quant is None or info.quant.dtype is None else info.quant.dtype
@@ -463,19 +473,24 @@ def _type_name(info: TensorInfo) -> str:
 
 
 def place_by_error(row: Row) -> tuple[float, float]:
-    """Return what ranks rows: the largest error first; of equal errors the lower COS."""
+    """Return the sort key that ranks rows: largest error first, then lowest COS."""
     return -row.error, -math.inf if math.isnan(row.cos) else row.cos
 
 
 def differs(row: Row) -> bool:
-    """Whether both sides are not equal; NaN and Inf in the same places are."""
+    """Return whether the sides differ; NaN and Inf at the same places count as equal."""
     return bool(row.error and (row.finite or row.odd_apart))
 
 
 def is_rounding(row: Row) -> bool:
-    """Whether the two sides differ by no more than two ways of computing the same: a few units in the last place of a
-    16-bit type, two decimal digits of a wider one, whose sums were added up in another order. What cancellation
-    leaves is rounding. Where both programs were computed again in float64, their exact values tell."""
+    """Return whether rounding explains the difference between the two sides.
+
+    The limit is a few units in the last place for 16-bit types, and two decimal digits for wider types, whose sums may
+    be
+    added in another order. Residue of cancellation counts as rounding. If both programs were recomputed in float64,
+    their
+    exact values decide.
+    """
     if row.cancelled:
         return True
     if row.exact is not None and row.finite:
@@ -487,12 +502,12 @@ def is_rounding(row: Row) -> bool:
 
 
 def rounding_bound(row: Row) -> float:
-    """Return the largest error that rounding explains: that of the narrower of the two float types, 0 for integers."""
+    """Return the largest error that rounding explains, that of the narrower float type; 0 for integers."""
     return max(bound_of(row.sample_dtype), bound_of(row.benchmark_dtype))
 
 
 def bound_of(name: str) -> float:
-    """Return the relative error that rounding to an element type explains; 0 for what is no float."""
+    """Return the relative error that rounding to an element type explains; 0 for types that are not floats."""
     dtype = KNOWN.get(name)
     if dtype is None or not is_float(dtype):
         return 0.0
@@ -501,6 +516,6 @@ def bound_of(name: str) -> float:
 
 
 def is_narrow(name: str) -> bool:
-    """Whether an element type is one of floats narrower than float32."""
+    """Return whether an element type is a float type narrower than float32."""
     dtype = KNOWN.get(name)
     return dtype is not None and is_float(dtype) and dtype.itemsize < 4

@@ -46,8 +46,8 @@ PLANTED = {
     "the alignment is not stripped": aligned(STORED).tobytes()[: STORED.nbytes],
     "the scale is not applied": STORED.astype("<f4").tobytes(),
     "channels swapped: channel 0 holds 2, 2 holds 0": aligned(swapped()).tobytes(),
-    "NCHW where the simulator has NHWC": STORED.transpose(0, 3, 1, 2).tobytes(),
-    "another picture": RNG.integers(-30000, 30000, STORED.shape).astype(np.int16).tobytes(),
+    "NCHW instead of the simulator's NHWC": STORED.transpose(0, 3, 1, 2).tobytes(),
+    "another image": RNG.integers(-30000, 30000, STORED.shape).astype(np.int16).tobytes(),
     "a stale buffer: every value is 0": bytes(aligned(STORED).nbytes),
     "a stale buffer: nothing was written after the first 123 values": half_written().tobytes(),
     "the order of the outputs differs": aligned(OTHER.stored).tobytes(),
@@ -72,7 +72,7 @@ def test_one_wrong_integer_is_placed():
     values[0, 2, 3, 4] += 1
     result = judge(aligned(values).tobytes())
     assert result.first == ((0, 2, 3, 4), float(values[0, 2, 3, 4]), float(STORED[0, 2, 3, 4]))
-    assert (result.differing, result.cause) == (1, "no usual cause explains all of it")
+    assert (result.differing, result.cause) == (1, "no known cause explains all differences")
 
 
 def test_a_file_of_another_size_says_both():
@@ -101,7 +101,7 @@ def test_compare_takes_a_boards_file(fixed, capsys):
     assert "board.raw: boxes: identical, 300 integers (aligned, 10 channels as 16)" in capsys.readouterr().out
     (fixed / "board.raw").write_bytes(STORED.transpose(0, 3, 1, 2).tobytes())
     assert main(["compare", "board.raw", "fixed.bin"]) == 1
-    assert "NCHW where the simulator has NHWC" in capsys.readouterr().out
+    assert "NCHW instead of the simulator's NHWC" in capsys.readouterr().out
 
 
 def test_options_of_dumps_are_refused(fixed, capsys):
@@ -120,6 +120,6 @@ def test_the_page_names_every_cause_and_its_commands_exist():
         "channels swapped",
         "NCHW",
         "stale",
-        "another picture",
+        "another image",
     ):
         assert words in page

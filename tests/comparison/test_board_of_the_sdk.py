@@ -58,7 +58,7 @@ PLANTED = {
     "the scale is not applied": lambda v: v.astype("<f4").tobytes(),
     "channels swapped": lambda v: aligned(swapped(v)).tobytes(),
     "NCHW": lambda v: channels_first(v).tobytes(),
-    "another picture": lambda v: aligned(np.roll(v.reshape(-1), v.size // 3).reshape(v.shape)[..., ::-1] ^ 1).tobytes(),
+    "another image": lambda v: aligned(np.roll(v.reshape(-1), v.size // 3).reshape(v.shape)[..., ::-1] ^ 1).tobytes(),
     "a stale buffer: nothing was written": lambda v: aligned(half(v)).tobytes(),
     "a stale buffer: every value": lambda v: bytes(aligned(v).nbytes),
 }

@@ -31,7 +31,7 @@ def test_operands_pair_in_either_order(kind):
     comparison = compare(run(kind, (Y, X), made), run(kind.strip("_"), (X, Y), made))
     assert inputs(comparison) == [0.0, 0.0]
     assert comparison.verdict().state == "equal"
-    assert all("other order" in row.note for row in comparison.rows if row.io == "in")
+    assert all("swapped operands" in row.note for row in comparison.rows if row.io == "in")
 
 
 def test_the_operands_of_a_subtraction_stand_in_one_order():
@@ -50,7 +50,7 @@ def test_operands_that_agree_in_no_order_are_left_as_they_are():
     other = RNG.normal(size=X.shape).astype(np.float32)
     comparison = compare(run("add", (other, X), other + X), run("add", (X, Y), X + Y))
     assert min(inputs(comparison)) > 0.5
-    assert not any("other order" in row.note for row in comparison.rows)
+    assert not any("swapped operands" in row.note for row in comparison.rows)
 
 
 def read(values):

@@ -273,4 +273,4 @@ def test_the_beginning_of_an_rgba_picture_is_not_held_against_one_of_three_chann
     real = Tensor.of("data", picture[..., :3].astype(np.float32) / 128, layout="NHWC")
     benchmark = Dump([Record("in", 0, 0, "CONV_2D", real), layer("a", integers())])
     (failed,) = sgsdump.compare(sample, benchmark, inputs=True).failed
-    assert "first three quarters of an RGBA picture" in failed.reason
+    assert "first three quarters of an RGBA image" in failed.reason

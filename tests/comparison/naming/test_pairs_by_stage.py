@@ -224,7 +224,7 @@ def test_a_concat_whose_parts_the_converter_aligned(layout):
     reference = [Record("out", 0, 0, "route", Tensor.of("route", shown, layout=layout))]
     (row,) = sgsdump.compare(sdk.dump, Dump(reference)).rows
     assert (row.sample_name, row.error, row.count) == ("route#1#10", 0, whole.size)
-    assert "without the zeros that align its 2 parts" in row.note
+    assert "without the alignment zeros of its 2 parts" in row.note
     (turned,) = sgsdump.compare(Dump(reference), sdk.dump).rows
     assert turned.error == 0
 
