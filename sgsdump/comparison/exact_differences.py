@@ -1,9 +1,10 @@
-"""How far two runs of torch programs are apart in exact arithmetic, tensor by tensor.
+"""Differences between two runs of torch programs in exact arithmetic, tensor by tensor.
 
-Both runs are computed again in float64 (``sgsdump/replay/exact.py``). What no operator of the sample made (inputs, a
-cache that an earlier round filled) is the benchmark's where both hold the same but for rounding, so that each round is
-judged alone. Two programs that compute the same agree to about 1e-15 then, in bfloat16 as in float32; what differs in
-the recorded values of such a tensor is rounding, and how far each side is from its own exact value is its rounding.
+Both runs are recomputed in float64 (``sgsdump/replay/exact.py``). Values that no operator of the sample produced
+(inputs, a cache filled in an earlier round) are taken from the benchmark if both sides agree up to rounding, so that
+each round is judged alone. Equivalent programs then agree to about 1e-15, in bfloat16 as in float32. Differences
+between the recorded values of such a tensor are rounding. The distance of each side from its own exact value is the
+rounding of that side.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ if TYPE_CHECKING:
     import torch
 
 _MOST_AXES, _MOST_TRIED, _LARGEST = 4, 64, 1 << 22
-_MASK = -1e4  # how far below the largest value a mask lies
+_MASK = -1e4  # distance of a mask from the largest value
 _Key = tuple[str, int, int, str]
 
 
 def may_help(pairs: Pairs, measured: Rows) -> bool:
-    """Return whether something differs of which rounding may be the cause, and both runs can be computed again."""
+    """Return whether rounding may cause a difference and both runs can be recomputed."""
     if not all(map(is_recorded, pairs.networks)) or not has_torch() or measured.in_8_bits:
         return False
     if any(kind.partition(".")[0] in COLLECTIVE for kind in _kinds(pairs.networks)):
-        return False  # what other ranks bring cannot be computed again
+        return False  # values from other ranks cannot be recomputed
     differing = [row for row in measured.rows if differs(row)]
     is_open = any(is_narrow(row.benchmark_dtype) or not is_rounding(row) for row in differing)
     return is_open and _have_values(pairs.whole) and all(map(is_small, pairs.whole, pairs.networks))
@@ -48,7 +49,10 @@ def _kinds(networks: Iterable[Network]) -> Iterator[str]:
 
 
 def exact_runs(pairs: Pairs, rows: Sequence[Row], rounding: Rounding) -> tuple[ExactRun, ExactRun]:
-    """Return both runs computed again, the sample's from the benchmark's inputs where they differ by rounding."""
+    """Return both runs recomputed.
+
+    The sample's run starts from the benchmark's inputs if they differ only by rounding.
+    """
     sample, benchmark = pairs.whole
     of_benchmark = exact_run(benchmark, pairs.networks[1])
     given = _from_outside(pairs, rows, of_benchmark, rounding)
@@ -58,7 +62,7 @@ def exact_runs(pairs: Pairs, rows: Sequence[Row], rounding: Rounding) -> tuple[E
 
 
 def with_exact(pairs: Pairs, measured: Rows, runs: tuple[ExactRun, ExactRun], rounding: Rounding) -> Iterator[Row]:
-    """Yield the rows, each with its exact values where both sides have them and some value differs."""
+    """Yield the rows; rows that differ get their exact errors if both sides have exact values."""
     of_pair = {_key(pair): pair for pair in measured.alignment.pairs}
     words = [word for word in rounding.products if word] or ["float32"]
     explained = max(map(bound_of, words))
@@ -69,7 +73,7 @@ def with_exact(pairs: Pairs, measured: Rows, runs: tuple[ExactRun, ExactRun], ro
 
 
 def apart(one: torch.Tensor, other: torch.Tensor) -> float:
-    """Return the relative root mean square error of ``one``, masked values of attention left out."""
+    """Return the relative root mean square error of ``one``, without masked values of attention."""
     a, b = (torch_operators.as_reals(side) for side in (one, other))
     if not a.numel():
         return 0.0
@@ -95,7 +99,7 @@ def _exact(
             return None
         exact = run.values[number]
         if exact.numel() != _count(record):
-            return None  # a piece of what the operator made
+            return None  # a part of the operator's output
         sides.append(exact)
     errors = [_error(record, exact) for record, exact in zip(pair.records, sides)]
     return Exact(apart(*sides), errors[0], errors[1], explained)
@@ -108,7 +112,7 @@ def _error(record: Record, exact: torch.Tensor) -> float:
 def _from_outside(
     pairs: Pairs, rows: Iterable[Row], benchmark: ExactRun, rounding: Rounding
 ) -> dict[Hashable, tuple[torch.Tensor, bool]]:
-    """Return what stands for values that no operator of the sample made, and whether that carries rounding."""
+    """Return exact values for inputs that no operator of the sample produced, and whether they carry rounding."""
     of_key = {(row.io, row.op_index, row.slot, row.name): row for row in rows}
     networks = pairs.networks
     made, weights = _made(networks[0]), _weights(networks[0])
@@ -125,7 +129,7 @@ def _from_outside(
         is_same = rounding.is_converted_value(row) or (mine not in weights and (not differs(row) or is_rounding(row)))
         if is_same:
             found[mine] = tensor, theirs in benchmark.loose
-        elif not pair.sample.unwritten:  # it differs, which is no rounding
+        elif not pair.sample.unwritten:  # a real difference, not rounding
             found[mine] = torch_operators.wide(pair.sample.tensor.stored_view()), False
     others = _outside(pairs.whole[0], networks[0], made)
     explained = max(map(bound_of, rounding.types), default=bound_of("float32"))
@@ -135,7 +139,7 @@ def _from_outside(
 def _of_other_form(
     wanted: Mapping[Hashable, Record], benchmark: ExactRun, rounding: float
 ) -> Iterator[tuple[Hashable, tuple[torch.Tensor, bool]]]:
-    """Yield what the benchmark holds with its axes in another order, or as the part of a buffer that is used."""
+    """Yield values that the benchmark holds with permuted axes, or as the used part of a buffer."""
     candidates = [(number, record) for number, record in benchmark.outside.items() if _is_plain(record)][:_MOST_TRIED]
     for number, record in [item for item in wanted.items() if _is_plain(item[1])][:_MOST_TRIED]:
         values = torch_operators.wide(record.tensor.stored_view())
@@ -148,7 +152,7 @@ def _of_other_form(
 
 
 def _formed(values: torch.Tensor, recorded: torch.Tensor, exact: torch.Tensor, rounding: float) -> torch.Tensor | None:
-    """Return ``exact`` in the form of ``values``, which hold what ``recorded`` does in another form; None if not."""
+    """Return ``exact`` in the form of ``values``, if ``recorded`` holds the same values in another form; else None."""
     if values.ndim != recorded.ndim or values.ndim > _MOST_AXES:
         return None
     if sorted(values.shape) == sorted(recorded.shape):
@@ -161,7 +165,7 @@ def _formed(values: torch.Tensor, recorded: torch.Tensor, exact: torch.Tensor, r
     if len(unlike) != 1:
         return None
     axis, own, length = unlike[0], values.shape[unlike[0]], recorded.shape[unlike[0]]
-    if own < length:  # a cache that has lost some
+    if own < length:  # a cache that dropped entries
         parts = ((start, recorded.narrow(axis, start, own)) for start in (0, length - own))
         start = next((start for start, part in parts if apart(values, part) <= rounding), None)
         return None if start is None else exact.narrow(axis, start, own)
@@ -184,7 +188,10 @@ def _count(record: Record) -> int:
 
 
 def _made(network: Network) -> set[Hashable]:
-    """Return the values that operators made; one that gives its input on, as a view may, made nothing."""
+    """Return the values that operators produced.
+
+    An operator that passes its input on, such as a view, produces nothing.
+    """
     found: set[Hashable] = set()
     for operator in network.values():
         if not operator.is_module:
@@ -194,14 +201,14 @@ def _made(network: Network) -> set[Hashable]:
 
 
 def _weights(network: Network) -> set[Hashable]:
-    """Return the values that are weights, and those that are moved into one, as by ``t``."""
+    """Return the values that are weights, or that are moved into a weight, as by ``t``."""
     found = {op.values.get(key) for op in network.values() for key in op.weights} - {None}
     moving = (op for op in network.values() if not op.is_module and only_moves(op.kind))
     return found | {op.values.get(("in", 0)) for op in moving if op.values.get(("out", 0)) in found}
 
 
 def _outside(dump: Dump, network: Network, made: set[Hashable]) -> dict[Hashable, Record]:
-    """Return the float values that operators read, that none made, and that are no weights."""
+    """Return float values that operators read, that no operator produced, and that are not weights."""
     found: dict[Hashable, Record] = {}
     for record in dump.records:
         operator = network.get(record.op_index)

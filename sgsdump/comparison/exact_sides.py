@@ -1,7 +1,7 @@
-"""Two torch programs computed again in float64, side by side: which modules give the same, and what equals what.
+"""Two torch programs recomputed in float64, side by side: modules with equal results, and matching values.
 
-A module that gives the same exact values in every call computes the same, in whatever way. ``Region`` are the operators
-of one side, whose values are looked for on the other side, whatever their shape.
+A module with equal exact values in every call computes the same result, whatever its operators. A ``Region`` holds the
+operators of one side, in which values of the other side are searched, whatever their shape.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from sgsdump.replay.exact import ExactRun
 if TYPE_CHECKING:
     import torch
 
-ALL = range(1 << 62)  # the numbers of all operators
+ALL = range(1 << 62)  # numbers of all operators
 
 
 @dataclass(frozen=True, eq=False)
 class ExactSides:
-    """Two runs computed again, with what stands where.
+    """Two recomputed runs.
 
-    rows      the compared rows, with their exact values; ``pairs`` are theirs.
-    networks  of the sample and of the benchmark, ``runs`` likewise, ``records`` by operator.
+    rows      compared rows with their exact values; ``pairs`` belong to them.
+    networks  of sample and benchmark; ``runs`` and ``records`` likewise.
     """
 
     rows: Sequence[Row]
@@ -43,7 +43,7 @@ class ExactSides:
 
     @property
     def are_known(self) -> bool:
-        """Whether the exact values of most that differs are known, of what has one shape on both sides."""
+        """True if exact values are known for most differing tensors of equal shape."""
         alike = {p.benchmark.name for p in self.pairs if p.sample.tensor.shape == p.benchmark.tensor.shape}
         made = (row for row in self.rows if row.io == "out" and row.indices is None and row.name in alike)
         differing = [row for row in made if differs(row)]
@@ -51,19 +51,22 @@ class ExactSides:
 
     @cached_property
     def same_modules(self) -> frozenset[str]:
-        """The paths of modules that give the same in exact arithmetic, in every call, some of it in floats."""
+        """Paths of modules whose outputs agree in exact arithmetic in every call, with at least one float output."""
         given = [(self.networks[1][row.op_index].module, row) for row in self.rows if self.is_module_output(row)]
         floats = {module for module, row in given if row.indices is None}
         return frozenset(floats - {module for module, row in given if is_other(row)})
 
     def is_inside_same(self, module: str) -> bool:
-        """Return whether a module, or one around it, gives the same on both sides."""
+        """Return whether a module, or a module around it, gives the same result on both sides."""
         paths = (module.rsplit(".", count)[0] for count in range(module.count(".") + 1))
         return any(path in self.same_modules for path in paths) or "" in self.same_modules
 
     @cached_property
     def ends(self) -> list[Row]:
-        """The rows of what no operator reads; one that gives its input on, as a view may, reads nothing."""
+        """Rows of values that no operator reads.
+
+        An operator that passes its input on, such as a view, reads nothing.
+        """
         read: set[Hashable] = set()
         for operator in self.networks[1].values():
             given = {number for (io, _), number in operator.values.items() if io == "out"}
@@ -72,12 +75,12 @@ class ExactSides:
 
     @cached_property
     def gives_the_same(self) -> bool:
-        """Whether all that the program gives in the end is the same: what its modules give, and what nothing reads."""
+        """True if all final results of the program agree: outputs of modules, and values that nothing reads."""
         given = [*filter(self.is_module_output, self.rows), *self.ends]
         return bool(given) and not any(is_other(row) and not self.is_inside_same(row.module) for row in given)
 
     def is_module_output(self, row: Row) -> bool:
-        """Return whether a row is of what a module gives."""
+        """Return whether a row is an output of a module."""
         operator = self.networks[1].get(row.op_index)
         return row.io == "out" and operator is not None and operator.is_module
 
@@ -86,17 +89,17 @@ class ExactSides:
         return None if operator is None else operator.values.get((row.io, row.slot))
 
     def is_innocent(self, finding: Finding) -> bool:
-        """Whether a finding is of an operator inside a module that gives the same on both sides."""
+        """Return whether a finding concerns an operator inside a module that gives the same result on both sides."""
         row = next((r for r in self.rows if r.name == finding.layer), None)
         if row is not None and row.exact is not None and is_rounding(row):
             return True
-        if finding.facts.get("what") == "input":  # modules hand on what they do not use
+        if finding.facts.get("what") == "input":  # modules pass on values that they do not use
             return self.gives_the_same
         module = finding.facts.get("module") or (row.module if row is not None else "")
         return self.is_inside_same(module) or (self.gives_the_same and not (self.read_otherwise and not module))
 
     def is_of_other_size(self, pair: Pair) -> bool:
-        """Return whether a pair came into both runs with other sizes, as a cache of which one side has lost some."""
+        """Return whether a pair entered the two runs with different sizes, as a cache with dropped entries does."""
         operator = self.networks[1].get(pair.benchmark.op_index)
         key = pair.benchmark.io, pair.benchmark.slot
         return (
@@ -109,14 +112,14 @@ class ExactSides:
 
     @cached_property
     def read_otherwise(self) -> bool:
-        """Whether a module reads other whole numbers (positions, tokens, indices), be they without effect."""
+        """True if a module reads different whole numbers (positions, tokens, indices), even without effect."""
         return any(
             row.io == "in" and row.indices is not None and differs(row) and self.networks[1][row.op_index].is_module
             for row in self.rows
         )
 
     def differing_end(self) -> tuple[Row, Pair, bool] | None:
-        """Return the first module that differs while what it reads does not, else what the program gives in the end."""
+        """Return the first module that differs although its inputs agree, else the first differing final result."""
         fed_otherwise = {row.op_index for row in self.rows if row.io == "in" and is_other(row)}
         modules = (
             row
@@ -131,7 +134,7 @@ class ExactSides:
 
 
 class Region:
-    """The operators of one side within a range of numbers, with what they make."""
+    """Operators of one side within a range of numbers, with their results."""
 
     def __init__(self, sides: ExactSides, side: int, numbers: range):
         self.network, self.run = sides.networks[side], sides.runs[side]
@@ -144,7 +147,7 @@ class Region:
 
     @cached_property
     def makers(self) -> dict[Hashable, int]:
-        """The operator that made each value; one that gives its input on made nothing."""
+        """Operator that produced each value; an operator that passes its input on produced nothing."""
         made = (
             (i, n) for i in reversed(self.operators) for (io, _), n in self.network[i].values.items() if io == "out"
         )
@@ -160,7 +163,7 @@ class Region:
         return found
 
     def like(self, values: torch.Tensor) -> Iterator[Hashable]:
-        """Yield the values of this side that are the same, in this order, in whatever shape."""
+        """Yield the values of this side that are equal, in this order, whatever their shape."""
         total = _sum(values)
         for other, number in self._by_size.get(values.numel(), ()):
             near = abs(total - other) <= SAME * max(abs(total), abs(other)) * values.numel() or total == other
@@ -168,7 +171,7 @@ class Region:
                 yield number
 
     def maker_of(self, values: torch.Tensor | None, module: str) -> int | None:
-        """Return the operator of this side that makes the same, within a module that holds ``module`` or is in it."""
+        """Return the operator of this side that produces the same values, inside or around ``module``."""
         for number in self.like(values) if values is not None else ():
             index = self.makers.get(number)
             if index is not None and not only_moves(self.network[index].kind):
@@ -178,7 +181,7 @@ class Region:
         return None
 
     def additions(self) -> dict[int, int]:
-        """Return the additions in a narrow type, each with how many follow one another up to it."""
+        """Return the additions in a narrow type, each with the length of the chain of additions up to it."""
         depths: dict[int, int] = {}
         for index in self.operators:
             operator, record = self.network[index], self.output(index)
@@ -190,7 +193,7 @@ class Region:
         return depths
 
     def needed(self, numbers: Sequence[Hashable]) -> set[int]:
-        """Return the operators that these values are made by, in the end."""
+        """Return all operators upstream of these values."""
         found: set[int] = set()
         waiting = list(numbers)
         while waiting:
@@ -206,9 +209,9 @@ class Region:
 
 
 def is_other(row: Row) -> bool:
-    """Return whether a row differs by more than rounding, in exact arithmetic where that is known.
+    """Return whether a row differs by more than rounding, in exact arithmetic if known.
 
-    NaN and infinity on one side alone count.
+    NaN and infinity on one side only count as different.
     """
     if row.exact is not None and not row.odd_apart:
         return row.exact.differs

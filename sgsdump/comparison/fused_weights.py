@@ -1,6 +1,7 @@
 """Modules that one program has fused, found by their weights: the rows of ``qkv_proj`` are those of q, k and v.
 
-Tensors of such a module have no partner until a name map takes it apart (``naming/fused_parts.py``): it is found here.
+Tensors of such a module have no partner until a name map splits the module (``naming/fused_parts.py``). The findings
+contain the required entry of the name map.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ from sgsdump.files.mapped import in_memory
 
 FUSED = "fused"
 _WEIGHT = ".weight"
-_ROUNDED = 0.01  # relative error of a weight that was rounded to 16 bits
+_ROUNDED = 0.01  # relative error of a weight after rounding to 16 bits
 _MOST_PARTS, _LARGEST = 16, 1 << 26
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
 def fused_modules(dumps: tuple[Dump, Dump], networks: tuple[Network, Network]) -> Iterator[Finding]:
-    """Yield each module of one side whose weight is made of the weights of several modules of the other side, with the
-    entry of a name map that takes it apart; layers of one pattern once."""
+    """Yield each module whose weight is composed of weights of several modules on the other side.
+
+    A finding holds the entry of a name map that splits the module. Layers of one name pattern are reported once.
+    """
     weights = [dict(_weights(dump, network)) for dump, network in zip(dumps, networks)]
     told: set[str] = set()
     for side, name in ((0, "sample"), (1, "benchmark")):
@@ -43,7 +46,7 @@ def fused_modules(dumps: tuple[Dump, Dump], networks: tuple[Network, Network]) -
 
 
 def _weights(dump: Dump, network: Network) -> Iterator[tuple[str, Record]]:
-    """Yield the path of each module with a weight of two axes, and the weight as it was read first."""
+    """Yield the path of each module with a two-dimensional weight, and the first record of the weight."""
     told: set[str] = set()
     for record in dump.records:
         operator = network.get(record.op_index)
@@ -55,7 +58,7 @@ def _weights(dump: Dump, network: Network) -> Iterator[tuple[str, Record]]:
 
 
 def _parts(whole: Record, candidates: Mapping[str, Record]) -> list[str]:
-    """Return the modules whose weights follow one another in ``whole``; [] if they do not fill it."""
+    """Return the modules whose weights, one after another, form ``whole``; [] if they do not fill it."""
     if len(candidates) > _MOST_PARTS or not candidates:
         return []
     if (values := _values(whole)) is None:
@@ -76,7 +79,7 @@ def _parts(whole: Record, candidates: Mapping[str, Record]) -> list[str]:
 
 
 def _rows_alike(rows: np.ndarray, part: Record) -> int:
-    """Return how many of the first rows are those of a part: all of them, or 0."""
+    """Return the number of first rows that equal the part: all rows of the part, or 0."""
     values = _values(part)
     for lying in () if values is None else (values, values.T):
         if 0 < len(lying) <= len(rows) and lying.shape[1] == rows.shape[1]:

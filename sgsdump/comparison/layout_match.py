@@ -1,8 +1,8 @@
-"""Match the memory layouts of two tensors of one name: as is, flat, or transposed between NHWC and NCHW.
+"""Match the memory layouts of two tensors of one name: as stored, flat, or transposed between NHWC and NCHW.
 
-Where both dumps state the layout, it decides; else the shapes. Where these cannot (H = W = C, or a dump without
-shapes), the values are compared as stored and, when that gives COS < 0.98, again with the 4-D side transposed; the
-better of the two is kept, whole.
+If both dumps state the layout, it decides; otherwise the shapes decide. If neither does (H = W = C, or a dump without
+shapes), the values are compared as stored. If this gives COS < 0.98, they are compared again with the 4-D side
+transposed, and the better result is kept.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from sgsdump.tensors.tensor import Values
 from sgsdump.tensors.types import to_nchw, to_nhwc
 
 RETRY_BELOW = 0.98  # the SDK's own limit for trying the other layout
-Layouts = tuple[str | None, str | None]  # of the sample and of the benchmark; None is unknown
+Layouts = tuple[str | None, str | None]  # of sample and benchmark; None if unknown
 _TURNS = (("NHWC", "NCHW", to_nchw), ("NCHW", "NHWC", to_nhwc))
 
 
 class Turn(NamedTuple):
-    """A permutation of the axes of one side, ``sample`` or ``benchmark``: from its order to the other's."""
+    """Permutation of the axes of one side (``sample`` or ``benchmark``) to the other side's order."""
 
     side: str
     before: str
@@ -39,7 +39,7 @@ class Turn(NamedTuple):
 
 
 class Views(NamedTuple):
-    """Views of one shape of a sample and a benchmark, and how they were made."""
+    """Views of a sample and a benchmark with equal shape, and how they were made."""
 
     a: np.ndarray
     b: np.ndarray
@@ -48,8 +48,10 @@ class Views(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A pair in views of one shape, ``a`` and ``b`` of ``sample`` and ``benchmark``. ``settled``: their layouts are
-    known, no other is tried."""
+    """Pair as views of equal shape: ``a`` of ``sample`` and ``b`` of ``benchmark``.
+
+    ``settled`` means that the layouts are known, so that no other layout is tried.
+    """
 
     sample: Values
     benchmark: Values
@@ -62,8 +64,10 @@ class Fit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A pair in its matching layouts: values, sums, and the permutation that made them match, if any; ``cos_untried``
-    is the COS that the pair has as it lies, where only the values told the layout."""
+    """Pair in its best matching layouts: values, sums, and the permutation, if any.
+
+    ``cos_untried`` is the COS of the pair as stored if only the values revealed the layout.
+    """
 
     sample: Values
     benchmark: Values
@@ -76,26 +80,30 @@ class Measured:
     def note(self) -> str:
         if self.turn is None:
             return "compared flat" if self.is_flattened else ""
-        return str(self.turn) if self.cos_untried is None else f"{self.turn} (COS {self.cos_untried:.6f} as it lies)"
+        return str(self.turn) if self.cos_untried is None else f"{self.turn} (COS {self.cos_untried:.6f} as stored)"
 
 
 def fit(sample: Values, benchmark: Values, layouts: Layouts = (None, None)) -> Fit:
-    """The pair in the stated layouts, else as its shapes say. Raises ValuesError when these do not fit."""
+    """Return the pair in the stated layouts, else as the shapes imply. Raises ValuesError if they do not fit."""
     views = match_layouts(sample.array, benchmark.array, layouts)
     a, b, turn, is_flattened = views or match_shapes(sample.array, benchmark.array)
     return Fit(sample, benchmark, sample.of(a), benchmark.of(b), turn, is_flattened, views is not None)
 
 
 def measure(sample: Values, benchmark: Values, layouts: Layouts = (None, None)) -> Measured:
-    """The pair in the stated layouts, else in those that match best. Raises ValuesError when the sizes or the shapes do
-    not fit."""
+    """Return the pair in the stated layouts, else in the best matching layouts.
+
+    Raises ValuesError if the sizes or shapes do not fit.
+    """
     fitted = fit(sample, benchmark, layouts)
     return best_turned(fitted, pair_sums(fitted.a, fitted.b))
 
 
 def best_turned(fitted: Fit, sums: Sums, threads: int = 1) -> Measured:
-    """The pair as it was fitted, with the sums it has so, or in the other layout if that matches better. ``threads`` is
-    what a large pair may use."""
+    """Return the pair as fitted with its sums, or in the other layout if that matches better.
+
+    ``threads`` is the number of threads for a large pair.
+    """
     best = Measured(fitted.a, fitted.b, sums, fitted.turn, fitted.is_flattened)
     first = cos(sums)
     others = other_layouts(fitted.sample.array, fitted.benchmark.array)
@@ -108,8 +116,10 @@ def best_turned(fitted: Fit, sums: Sums, threads: int = 1) -> Measured:
 
 
 def match_layouts(a: np.ndarray, b: np.ndarray, layouts: Layouts) -> Views | None:
-    """Views of one shape, in the order of ``a``, by the layouts of the two; None where these are unknown or contradict
-    the shapes. Of dumps that give no shape, one side may be flat."""
+    """Return views of equal shape in the order of ``a``, according to the layouts of both sides.
+
+    None if a layout is unknown or contradicts the shape. One side may be flat if its dump states no shape.
+    """
     a_layout, b_layout = layouts
     if a.size != b.size or a_layout not in PLAIN or b_layout not in PLAIN or sorted(a_layout) != sorted(b_layout):
         return None
@@ -127,7 +137,7 @@ def match_layouts(a: np.ndarray, b: np.ndarray, layouts: Layouts) -> Views | Non
 
 
 def match_shapes(a: np.ndarray, b: np.ndarray) -> Views:
-    """Views of one shape. Raises ValuesError."""
+    """Return views of equal shape according to the shapes. Raises ValuesError."""
     if a.size != b.size:
         raise ValuesError(
             f"sizes differ: sample {a.size} values {list(a.shape)}, benchmark {b.size} values {list(b.shape)}"
@@ -140,12 +150,14 @@ def match_shapes(a: np.ndarray, b: np.ndarray) -> Views:
             if turned.shape == a.shape:
                 return Views(a, turned, None if turned.flags.c_contiguous else Turn("benchmark", before, after))
     if a.ndim == b.ndim and [n for n in a.shape if n != 1] != [n for n in b.shape if n != 1]:
-        raise ValuesError(f"shapes differ: sample {list(a.shape)}, benchmark {list(b.shape)}, not one as NHWC or NCHW")
+        raise ValuesError(
+            f"shapes differ: sample {list(a.shape)}, benchmark {list(b.shape)}, also after NHWC/NCHW transposition"
+        )
     return Views(a.reshape(-1), b.reshape(-1), is_flattened=1 not in (a.ndim, b.ndim))
 
 
 def other_layouts(a: np.ndarray, b: np.ndarray) -> Iterator[Views]:
-    """The other layouts that the shapes allow too, as ``match_shapes`` gives them."""
+    """Yield views in the other layouts that the shapes allow, as from ``match_shapes``."""
     if a.ndim == b.ndim and not (a.shape == b.shape == to_nchw(b).shape):
         return
     for before, after, turn in _TURNS:
@@ -156,10 +168,11 @@ def other_layouts(a: np.ndarray, b: np.ndarray) -> Iterator[Views]:
 
 
 def without_alignment(a: Values, b: Values, parts: Sequence[tuple[int, int]]) -> tuple[Values, Values]:
-    """The values of a Concat and of the same one whose parts the SDK aligned, each part's channels (the innermost
-    axis) followed by others that mean nothing: the aligned one, which is the larger, without these.
+    """Return a Concat and the same Concat with aligned parts, without the alignment channels of the larger side.
 
-    parts  the channels that each part takes when aligned, and its own.
+    The SDK pads the channels (the innermost axis) of each part with meaningless values.
+
+    parts  aligned and original number of channels of each part.
     """
     large = max(a, b, key=lambda values: values.array.size)
     pixels = in_memory(large.array).reshape(-1, sum(aligned for aligned, _ in parts))
@@ -171,10 +184,11 @@ def without_alignment(a: Values, b: Values, parts: Sequence[tuple[int, int]]) ->
 
 
 def without_overallocation(a: Values, b: Values) -> tuple[Values, Values, str]:
-    """Network inputs of which one has four values for each three of the other's: pictures of the SDK's fixed models.
+    """Return network inputs without the SDK's over-allocation, and a note, if one side has 4/3 of the other's values.
 
-    Their stream is R, G, B, 0 pixel by pixel, of which a dump may hold the first three quarters only (the fourth value
-    is one and the same throughout, 0 or what 0 means dequantised); other streams have the rest last.
+    The SDK's fixed models store images as R, G, B, 0 pixel by pixel. A dump may hold only the first three quarters of
+    this
+    stream. The fourth value is constant: 0, or the dequantised value of 0. Other streams have the surplus at the end.
     """
     sizes = a.array.size, b.array.size
     if sizes[0] == sizes[1] or 3 * max(sizes) != 4 * min(sizes):
@@ -186,7 +200,7 @@ def without_overallocation(a: Values, b: Values) -> tuple[Values, Values, str]:
     count = y.size
     pixels = _pixels_of_four(x) if count % 3 == 0 else None
     if pixels is None:
-        note = f"the first {count} of {x.size} values: the rest is the SDK's over-allocation of pictures"
+        note = f"the first {count} of {x.size} values: the rest is the SDK's over-allocation of images"
         return a.of(x[:count].reshape(b.array.shape)), b, note
     interleaved = _interleaved(in_memory(b.array))
     if len(pixels) * 3 == count:
@@ -196,8 +210,10 @@ def without_overallocation(a: Values, b: Values) -> tuple[Values, Values, str]:
 
 
 def _pixels_of_four(stream: np.ndarray) -> np.ndarray | None:
-    """R, G, B of the pixels of a stream of four values each, where the fourth is constant and the others are not: of
-    the first three quarters when only that constant follows them, else of all; None for no such stream."""
+    """Return R, G, B of a stream of four values per pixel whose fourth value is constant; None for other streams.
+
+    If only the constant follows the first three quarters, the pixels of these three quarters are returned.
+    """
     filler = stream[3]
     held = stream.size * 3 // 4 // 4 * 4
     if not (stream[held:] == filler).all():
@@ -210,6 +226,6 @@ def _pixels_of_four(stream: np.ndarray) -> np.ndarray | None:
 
 
 def _interleaved(picture: np.ndarray) -> np.ndarray:
-    """A picture as its pixels follow each other, where its shape says that its planes do."""
+    """Return an image with interleaved pixels; a planar image is transposed."""
     planar = picture.ndim == 4 and picture.shape[1] == 3 and picture.shape[3] != 3
     return to_nhwc(picture) if planar else picture

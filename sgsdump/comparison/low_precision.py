@@ -1,9 +1,9 @@
-"""Why two programs differ of which one computes in a narrow type: the fault apart from the rounding.
+"""Causes of differences between two programs if one computes in a narrow type: faults separated from rounding.
 
-Every tensor differs then, so a difference alone says nothing. An operator is at fault where it has another argument or
-weight (``causes.py``: a weight that is the other one's, rounded, is the same), where its own result is further from the
-exact one than its bound (``sgsdump/replay``), where only one side writes into memory, or where what it reads is not
-what the operator before it made. Where there is none of these, what differs is rounding.
+All tensors differ in this case, so a difference alone proves nothing. An operator is at fault in four cases: its
+argument or weight differs (``causes.py``; a rounded weight counts as equal), its result is further from the exact
+result than its bound (``sgsdump/replay``), only one side writes into memory, or its input is not the output of the
+operator before it. If none applies, the differences are rounding.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 
 OUTSIDE, ROUNDING, NO_TORCH = "outside its bound", "rounding", "no torch"
 _PRODUCTS = ("matmul", "conv")
-_MOST = 0.5  # of the products (or of all outputs): that many in another type, and the program runs in that type
-_TIMES, _MORE = 4.0, 0.05  # what was made before: an input whose error is so much larger is another tensor
-_LITTLE = 0.02  # what rounding to 16 bits makes of a module without a writer
+_MOST = 0.5  # share of products (or of all outputs) above which their type is the program's type
+_TIMES, _MORE = 4.0, 0.05  # an input whose error exceeds its producer's by this much is another tensor
+_LITTLE = 0.02  # error of a module without a memory write after rounding to 16 bits
 _MOST_TRIED = 64
-_HALF_A_STEP = 0.51 / 127  # of the largest value
+_HALF_A_STEP = 0.51 / 127  # relative to the largest value
 _Key = tuple[str, int, int, str]
 
 
 @dataclass(frozen=True, eq=False)
 class TwoRuns:
-    """Both dumps with the networks of their operators, the compared pairs, and the records without a partner."""
+    """Both dumps with their networks, the compared pairs, and the records without a partner."""
 
     dumps: tuple[Dump, Dump]
     networks: tuple[Network, Network]
@@ -53,12 +53,12 @@ class TwoRuns:
 
 
 class Rounding:
-    """What conversion to a narrow type explains of two runs.
+    """Differences that conversion to a narrow type explains.
 
-    is_low        a side computes in a type narrower than float32, or with weights that are quantised.
-    is_converted  the sides compute in different types throughout, so that another type is no finding.
-    is_quantised  one side alone has weights of 8 bits.
-    types         the narrow types that either side computes in; ``products``: those of most products of each side.
+    is_low        a side computes in a type narrower than float32, or with quantised weights.
+    is_converted  the sides compute in different types throughout, so that a different type is no finding.
+    is_quantised  only one side has 8-bit weights.
+    types         narrow types in which either side computes; ``products`` are the types of most products on each side.
     """
 
     def __init__(
@@ -83,8 +83,10 @@ class Rounding:
         return self._pairs.get((row.io, row.op_index, row.slot, row.name))
 
     def is_converted_value(self, row: Row) -> bool:
-        """Whether one side holds the other side's values, rounded to its own narrower type, or to one that it computes
-        in and back: ``weight.float()``."""
+        """Return whether one side holds the other side's values, rounded to a narrower type.
+
+        This is the side's own type, or a type in which it computes and converts back, as in ``weight.float()``.
+        """
         if not self.is_low or not _are_floats(row):
             return False
         key = row.io, row.op_index, row.slot, row.name
@@ -101,11 +103,14 @@ def of_low_precision(
     runs: TwoRuns,
     rounding: Rounding,
 ) -> tuple[Finding, ...]:
-    """The causes of two runs of which one computes in a narrow type. ``arguments`` and weights that differ, and
-    ``by_value``: the same after the first operator that differs by more than rounding (``causes.py``)."""
+    """Return the causes of differences between two runs of which one computes in a narrow type.
+
+    ``arguments`` are differing arguments and weights. ``by_value`` begins with the first operator that differs by more
+    than rounding, followed by the same findings (``causes.py``).
+    """
     if rounding.is_converted:
         return low_precision_causes(rows, arguments, runs, rounding)
-    if not by_value:  # rounding explains how much differs, but perhaps not where
+    if not by_value:  # rounding explains the size of the difference, but perhaps not its place
         outside = first_outside([row for row in rows if differs(row)], runs)
         return () if outside is None else (outside,)
     if by_value[0].kind != "cause" or by_value[0].evidence != "by value":
@@ -117,8 +122,10 @@ def of_low_precision(
 def low_precision_causes(
     rows: Sequence[Row], arguments: Sequence[Finding], runs: TwoRuns, rounding: Rounding
 ) -> tuple[Finding, ...]:
-    """The ``arguments`` and weights that differ, and before them what is at fault earlier; a finding of kind
-    ``rounding`` where nothing is."""
+    """Return the differing ``arguments`` and weights, preceded by an earlier fault if there is one.
+
+    Without any cause, a finding of kind ``rounding`` is returned.
+    """
     if not any(map(differs, rows)):
         return tuple(arguments)
     places = {row.name: place for place, row in reversed([*enumerate(rows)])}
@@ -146,8 +153,10 @@ def _suspects(rows: Sequence[Row], runs: TwoRuns, rounding: Rounding) -> Iterato
 
 
 def _other_operators(rows: Sequence[Row], runs: TwoRuns) -> Iterator[tuple[int, Finding]]:
-    """Pairs of two operators of one family that compute different things, as two ways of resizing do: each is within
-    its bound, but what they give differs by far more than what they read."""
+    """Yield pairs of related operators that compute different functions, such as two ways of resizing.
+
+    Each operator is within its bound, but their outputs differ far more than their inputs.
+    """
     partners = {pair.benchmark.op_index: pair.sample.op_index for pair in runs.pairs}
     of_operator: defaultdict[int, list[tuple[int, Row]]] = defaultdict(list)
     for place, row in enumerate(rows):
@@ -166,8 +175,10 @@ def _other_operators(rows: Sequence[Row], runs: TwoRuns) -> Iterator[tuple[int, 
 
 
 def rejected_by_replay(finding: Finding, rows: Sequence[Row], runs: TwoRuns) -> Finding | None:
-    """A difference by value that is rounding, as both sides' operators are within their bounds: None. Where the
-    sample's is outside, what was measured of it; else the finding as it is."""
+    """Return None if a difference by value is rounding, because both operators are within their bounds.
+
+    If the sample's operator exceeds its bound, return that measurement; otherwise return the finding unchanged.
+    """
     row = next((row for row in rows if row.name == finding.layer), None)
     partners = {pair.benchmark.op_index: pair.sample.op_index for pair in runs.pairs}
     if row is None or not _can_replay(runs) or row.op_index not in partners:
@@ -184,7 +195,7 @@ def rejected_by_replay(finding: Finding, rows: Sequence[Row], runs: TwoRuns) -> 
 
 
 def first_outside(rows: Sequence[Row], runs: TwoRuns) -> Finding | None:
-    """The sample's first operator whose own result is outside its bound."""
+    """Return the sample's first operator whose own result exceeds its bound."""
     if not _can_replay(runs):
         return None
     partners = {pair.benchmark.op_index: pair.sample.op_index for pair in runs.pairs}
@@ -217,7 +228,7 @@ def _judged(runs: TwoRuns, side: int, only: Sequence[int]) -> list[Judged]:
 
 
 def _writers(rows: Sequence[Row], runs: TwoRuns) -> Iterator[tuple[int, Finding]]:
-    """Operators that write into memory and that only one side has, in a module that both have."""
+    """Yield operators that write into memory and exist on only one side, in a module of both sides."""
     counts = [Counter((op.module, plain(op.kind)) for op in network.values()) for network in runs.networks]
     modules = [{op.module for op in network.values()} for network in runs.networks]
     for side, name in enumerate(("sample", "benchmark")):
@@ -239,21 +250,23 @@ def _writers(rows: Sequence[Row], runs: TwoRuns) -> Iterator[tuple[int, Finding]
 
 
 def _adds_error(rows: Sequence[Row], runs: TwoRuns, module: str) -> bool:
-    """Whether something in a module differs by more than rounding makes of what the module reads: memory may be written
-    otherwise and hold the same."""
+    """Return whether a module's error exceeds what rounding makes of its inputs' error.
+
+    Memory may be written in another way and still hold the same values.
+    """
     inside = [row for row in rows if row.module == module and row.finite and _are_floats(row)]
     read = [row.error for row in inside if row.io == "in" and _is_module(runs.networks[1], row.op_index)]
     return max((row.error for row in inside), default=0.0) > _TIMES * max(read, default=0.0) + _LITTLE
 
 
 def _place_of(rows: Sequence[Row], module: str) -> int:
-    """Where a module's rows begin."""
+    """Return the index of a module's first output row."""
     inside = (place for place, row in enumerate(rows) if row.module == module and row.io == "out")
     return next(inside, len(rows) - 1)
 
 
 def _jumps(rows: Sequence[Row], runs: TwoRuns, rounding: Rounding) -> Iterator[tuple[int, Finding]]:
-    """The first tensor that is read, or that a module gives, and differs by far more than what made it."""
+    """Yield the first input, or module output, that differs far more than the operator that produced it."""
     network = runs.networks[1]
     errors = {
         row.op_index: row.error for row in reversed(rows) if row.io == "out" and not _is_module(network, row.op_index)
@@ -292,7 +305,7 @@ def _of_jump(row: Row, runs: TwoRuns, rounding: Rounding, before: float) -> Find
 
 
 def _edges(rows: Sequence[Row], network: Network) -> dict[Hashable, float]:
-    """The errors of what modules take and give, by value."""
+    """Return the errors of module inputs and outputs, by value."""
     found: dict[Hashable, float] = {}
     for row in rows:
         operator = network.get(row.op_index)
@@ -308,8 +321,10 @@ def _error_of(
     makers: Mapping[Hashable, int],
     errors: tuple[Mapping[int, float], Mapping[Hashable, float]],
 ) -> float | None:
-    """The largest error among the nearest compared operators that made a value, or modules that it came through; None
-    where none did."""
+    """Return the largest error among the nearest compared producers of a value, or modules it passed.
+
+    None if there are none.
+    """
     of_operators, of_edges = errors
     waiting, passed, found = [number], set[int](), list[float]()
     parts = {op.values.get(key): own for op in network.values() for key, own in op.parts.items()}
@@ -337,7 +352,7 @@ def _is_module(network: Network, index: int) -> bool:
 
 
 def _types(rows: Iterable[Row]) -> list[str]:
-    """The narrow types that either side computes in."""
+    """Return the narrow types in which either side computes."""
     words = (word for row in rows for word in (row.sample_dtype, row.benchmark_dtype))
     return [word for word in dict.fromkeys(words) if is_narrow(word)]
 
@@ -357,8 +372,10 @@ def _have_other_types(row: Row) -> bool:
 
 
 def is_quantised(dumps: Sequence[Dump], networks: Sequence[Network]) -> bool:
-    """Whether one side alone of two torch programs computes modules in 8 bits: with weights of 8 bits, or by torch's
-    quantised operators."""
+    """Return whether only one of two torch programs computes modules in 8 bits.
+
+    Such modules have 8-bit weights or use torch's quantised operators.
+    """
     if not all(map(is_recorded, networks)):
         return False
     one, other = (set(_quantised_modules(dump, network)) for dump, network in zip(dumps, networks))
@@ -366,14 +383,16 @@ def is_quantised(dumps: Sequence[Dump], networks: Sequence[Network]) -> bool:
 
 
 def types_of_products(dumps: Sequence[Dump], networks: Sequence[Network]) -> tuple[str, ...]:
-    """The types of most products of each side, where both have some: autocast has some in a narrow type, and what
-    follows in float32."""
+    """Return the type of most products on each side, or () if a side has none.
+
+    Autocast computes some products in a narrow type and the operators after them in float32.
+    """
     types = tuple(map(_type_of_products, dumps, networks))
     return types if all(types) else ()
 
 
 def _type_of_products(dump: Dump, network: Network) -> str:
-    """The element type of most products' outputs, where it is a float; "" for none."""
+    """Return the element type of most product outputs if it is a float type; else ""."""
     words = (
         record.tensor.dtype.name
         for record in dump.records
@@ -418,7 +437,7 @@ def _is_rounded(narrow: np.ndarray, wide: np.ndarray, dtype: np.dtype[Any]) -> b
 
 
 def _is_in_8_bits(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two arrays differ by no more than half a step of 8 bits, of all or of each row or column."""
+    """Return whether two arrays differ by at most half an 8-bit step, overall or per row or column."""
     sides = [values.astype(np.float64) for values in (one, other)]
     apart = np.abs(sides[0] - sides[1])
     for axis in (0, apart.ndim - 1, None) if apart.ndim > 1 else (None,):

@@ -1,10 +1,9 @@
-"""Where rounding is magnified (``magnified``). Apart: no fault, so it is told after all that could be one.
+"""Operators that magnify rounding errors (``magnified``): no fault, so they are reported after all possible faults.
 
-Two runs of which one computes in a narrow type differ everywhere, by 0.2 to 1 % where that is bfloat16. An operator
-whose own result is within its bound may make much more of that: the cosine of an angle of 300 that bfloat16 rounded to
-a step of 2, the difference of two numbers that are nearly equal. What it reads is to be computed in float32 then. The
-relative error of the output over the largest of the inputs' is the condition number, as far as these values show it
-(Higham 2002, 1.6).
+If one of two runs computes in a narrow type, all tensors differ, by 0.2 to 1 % for bfloat16. An operator within its
+own bound may magnify this error: the cosine of an angle of 300, rounded by bfloat16 to a step of 2, or the difference
+of two nearly equal numbers. Its inputs should be computed in float32. The ratio of the relative errors of the output
+and of the worst input is an estimate of the condition number (Higham 2002, 1.6).
 """
 
 from __future__ import annotations
@@ -18,13 +17,15 @@ from sgsdump.comparison.row import Row, differs
 from sgsdump.dumps.dump import Network
 from sgsdump.tensors.dtypes import KNOWN, is_float
 
-_TIMES, _LEAST = 10.0, 0.05  # by how much, and to what relative error
-_MOST = 64  # operators that are looked through for the one that rounded first
+_TIMES, _LEAST = 10.0, 0.05  # least magnification, and least relative error of the output
+_MOST = 64  # operators to search for the first rounding
 
 
 def magnified(rows: Sequence[Row], network: Network) -> Finding | None:
-    """The first operator that makes at least ten times the relative error of what it reads, and 5 %; None for none.
-    ``network`` is the benchmark's."""
+    """Return the first operator with 10 times the relative error of its inputs and at least 5 %, or None.
+
+    ``network`` is the benchmark's.
+    """
     operators: defaultdict[int, list[Row]] = defaultdict(list)
     for row in rows:
         if row.op_index in network and not network[row.op_index].is_module:
@@ -54,9 +55,12 @@ def _error(row: Row) -> float:
 
 
 def _rounded_first(index: int, network: Network, operators: Mapping[int, Sequence[Row]]) -> Row:
-    """From an operator upstream, always where the error is largest, the output that differs while nothing that its
-    operator reads does, or the input that does while what made it does not; the last one that was compared where it
-    comes from outside."""
+    """Follow the largest error upstream to the row where the rounding began.
+
+    This is an output whose operator's inputs agree, an input whose producer's output agrees, or the last compared row
+    if
+    the value comes from outside.
+    """
     makers: dict[Hashable, int] = {}
     for number, operator in network.items():
         if not operator.is_module:
@@ -72,6 +76,6 @@ def _rounded_first(index: int, network: Network, operators: Mapping[int, Sequenc
             break
         made = [row for row in operators.get(maker, ()) if row.io == "out" and differs(row)]
         if not made:
-            break  # a cast that one side alone has is between
+            break  # a cast on one side only lies between
         index, found = maker, max(made, key=_error)
     return found

@@ -1,14 +1,14 @@
-"""Masked values of attention, which two runs may hold as they like. Apart: a rule of its own, before rows are judged.
+"""Masked values of attention, which two runs may represent differently; they are left out before rows are judged.
 
-A mask is -10000, -1e9, the lowest float or -Inf; a fixed model has the least that its range reaches instead, and after
-the Softmax all of them are 0. Left out of a pair, and counted in its row, are
+A mask is -10000, -1e9, the lowest float or -Inf. A fixed model has the lowest value of its range instead. After the
+Softmax all masked values are 0. Left out of a pair, and counted in its row, are:
 
-- values that are -Inf on both sides, of any tensor;
-- of a tensor that nothing but Softmaxes gets in the end, by the model's graph or by what a program's operators read:
-  values that lie MASKED below the benchmark's largest, and so far below the sample's of their rows that exp of the
-  difference is 0.
+- values that are -Inf on both sides, in any tensor;
+- in a tensor that feeds only Softmax operators, directly or indirectly (from the model's graph or a program's recorded
+  operators): values that lie MASKED below the benchmark's largest value, and so far below the sample's largest value
+  of their row that exp of the difference is 0.
 
-NaN, +Inf and a value that only one side masks are never left out.
+NaN, +Inf and values that only one side masks are never left out.
 """
 
 from __future__ import annotations
@@ -31,16 +31,18 @@ MASKED, EXP_IS_ZERO = 1000.0, 11.0  # docs/formats/fixed_arithmetic.md#softmax
 _SUMS = frozenset(("Add", "Where", "Max", "Min"))
 _PASSING = MOVES | _SUMS | {"Cast", "Expand", "Identity", "Tile", "Slice", "Concat", "Dropout", "Clip"}
 _SOFTMAX = frozenset(("Softmax", "QLinearSoftmax"))
-_UNREAD = frozenset(("Shape", "Size"))  # of these readers values do not count
-# The same of torch's operators.
+_UNREAD = frozenset(("Shape", "Size"))  # readers that do not use the values
+# The same for torch operators.
 _TORCH_SUMS = frozenset("add where masked_fill maximum minimum".split())
 _TORCH_SOFTMAX = frozenset("softmax safe_softmax".split())
 _TORCH_MASKS = frozenset(("attn_mask", "attn_bias"))
 
 
 def brought_to_softmax(dump: Dump) -> frozenset[str] | None:
-    """The tensors of the dump's model whose every reader, through sums, choices and moves, is a Softmax; None where no
-    graph is known."""
+    """Return the tensors that feed only Softmax operators through sums, choices and moves.
+
+    None if no graph is known.
+    """
     network = dump.network()
     if not isinstance(network, OnnxNetwork) or not network.quantised.nodes:
         return None
@@ -50,7 +52,7 @@ def brought_to_softmax(dump: Dump) -> frozenset[str] | None:
         for name in node[2]:
             readers[name].append(node)
     found: set[str] = set()
-    for node in reversed(nodes):  # a model's nodes stand in the order in which they can run
+    for node in reversed(nodes):  # nodes of a model are in execution order
         found.update(name for name in {*node[2], *node[3]} if name and _is_brought(name, readers[name], found))
     return frozenset(found)
 
@@ -71,7 +73,7 @@ def _brings(name: str, node: Node, found: Container[str]) -> bool:
 
 
 def values_for_softmax(network: Network) -> frozenset[Hashable]:
-    """Return the values of a torch program whose every reader, through sums, choices and moves, is a softmax."""
+    """Return the values of a torch program that feed only softmax operators through sums, choices and moves."""
     readers: defaultdict[Hashable, list[tuple[Operator, int]]] = defaultdict(list)
     operators = [network[index] for index in sorted(network, reverse=True) if not network[index].is_module]
     for operator in operators:
@@ -87,7 +89,7 @@ def values_for_softmax(network: Network) -> frozenset[Hashable]:
 
 
 def _given(operator: Operator) -> list[Hashable]:
-    """Return the values that an operator gives; a view of the same memory and shape gives what it reads."""
+    """Return the outputs of an operator; a view of the same memory and shape returns its input."""
     return [number for (io, _), number in operator.values.items() if io == "out"]
 
 
@@ -106,7 +108,7 @@ def _reads_for_softmax(operator: Operator, slot: int, found: Container[Hashable]
 def without_masked(
     sample: Dump, benchmark: Dump, pairs: Sequence[Pair], results: Sequence[Row | Failed], measures: Measures
 ) -> list[Row | Failed]:
-    """The results, those of pairs with masked values measured without these."""
+    """Return the results; pairs with masked values are measured without them."""
     brought = brought_to_softmax(benchmark)
     of_sample = brought_to_softmax(sample) if brought is None else None
     network = benchmark.network()
@@ -121,7 +123,7 @@ def without_masked(
 
 
 def _may_be(row: Row, known: bool) -> bool:
-    """Whether the row can be of masked values, by its sums."""
+    """Return whether the sums of a row allow masked values."""
     if row.equal or row.sums is None or row.statistics or row.checksums:
         return False
     counts = row.counts
@@ -153,8 +155,12 @@ def _masked(a: np.ndarray, b: np.ndarray, known: bool) -> np.ndarray:
 
 
 def _tops(values: np.ndarray, masked: np.ndarray) -> np.ndarray:
-    """What a masked value has to lie below: the largest of those that are not masked along an axis, of the axes that
-    have any the least. (Along which axis the Softmax goes is not known of a dump's layout.)"""
+    """Return the value below which a masked value must lie.
+
+    This is the largest unmasked value along an axis, and the least over all axes with unmasked values, because the axis
+    of
+    the Softmax is unknown for a dump's layout.
+    """
     counting = np.where(masked | ~np.isfinite(values), -np.inf, values)
     least = np.full(values.shape, np.inf)
     for axis in range(values.ndim):

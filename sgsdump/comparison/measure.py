@@ -1,8 +1,8 @@
-"""The second stage of ``compare``: measure every pair. It alone reads values; threads and the cluster are used here.
+"""Second stage of ``compare``: measure every pair; only this stage reads values and uses threads or a cluster.
 
-Pairs go to threads by the batch: handing over one by one costs more than a small pair itself. The sums of a batch are
-one call of the kernel where that is possible: what Python does for a pair is three times as slow just after the values
-of another one went through the processor's cache.
+Pairs are passed to threads in batches, because passing each pair costs more than measuring a small one. The sums of a
+batch are computed in one kernel call if possible: Python code for a pair runs three times slower right after the
+values of another pair went through the processor's cache.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from sgsdump.dumps.dump import Dump, Network
 from sgsdump.files.mapped import KEPT, MappedFile, file_of, kept_open
 from sgsdump.progress import SILENT, Progress, each
 
-# Who measures the pairs of a sample and a benchmark: their results in the pairs' order.
+# Function that measures the pairs of a sample and a benchmark and returns the results in order.
 MeasuredBy = Callable[[Measures, Dump, Dump, Sequence[Pair]], Iterable[Row | Failed]]
 
-LEAST, MOST, PAIRS = 4 << 20, 24 << 20, 64  # bytes of a batch, and the pairs it has at most
-MOST_SORTED = 1 << 20  # values that are sorted to see whether they are the same in another order
-SHARES = 4  # batches that a thread would have to go if all were as large as the next one
+LEAST, MOST, PAIRS = 4 << 20, 24 << 20, 64  # least and most bytes of a batch, and most pairs
+MOST_SORTED = 1 << 20  # most values to sort when testing for another order
+SHARES = 4  # remaining batches per thread if all were as large as the next one
 _GRADIENT = "parameters_grad"
-_LEFT = 1e-4  # of the other gradients of a module, what rounding leaves of one whose terms cancel
+_LEFT = 1e-4  # rounding residue of a gradient whose terms cancel, relative to the module's other gradients
 
 
 @dataclass(frozen=True, eq=False)
 class Measuring:
-    """How pairs are measured.
+    """How to measure pairs.
 
-    measures     the measures of every pair.
-    threads      how many pairs are measured at once; ``run`` maps over these threads.
-    measured_by  measures the pairs elsewhere, on other machines say; None is in threads of this process.
+    measures     measures of every pair.
+    threads      number of pairs to measure in parallel; ``run`` maps over these threads.
+    measured_by  measures the pairs elsewhere, for example on other machines; None uses threads of this process.
     inputs       the networks' inputs were paired too.
-    by_names     names may have paired different tensors. Where inputs have names of their own one tensor has several:
-                 what one operator gives and the next one takes.
+    by_names     names may have paired different tensors. This cannot happen if inputs are named separately, because the
+                 output of an operator and the input of the next are then one tensor with two names.
     """
 
     measures: Measures
@@ -63,10 +63,10 @@ class Measuring:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What the second stage hands on: a row for each pair that could be measured, and why the others could not.
+    """Result of the second stage: a row for each measured pair, and the reason for each failure.
 
-    alignment  the measured pairs, without those whose values show that they are of different operators.
-    in_8_bits  one side alone computes modules in 8 bits.
+    alignment  measured pairs, without those whose values show that they are different operators.
+    in_8_bits  only one side computes modules in 8 bits.
     """
 
     rows: tuple[Row, ...]
@@ -76,7 +76,7 @@ class Rows:
 
 
 def measure(pairs: Pairs, how: Measuring) -> Rows:
-    """Measure the pairs of the first stage; what cannot be measured is a ``Failed`` with the reason."""
+    """Measure the pairs of the first stage; a pair that cannot be measured becomes a ``Failed`` with the reason."""
     networks = pairs.networks
     probes = Probes() if how.by_names else None
     aligned, results = pairs.alignment, _results(pairs, how, probes)
@@ -99,7 +99,7 @@ def measure(pairs: Pairs, how: Measuring) -> Rows:
 
 
 def _results(pairs: Pairs, how: Measuring, probes: Probes | None) -> list[Row | Failed]:
-    """Return the results in the order of the pairs, masked values of attention left out."""
+    """Return the results in the order of the pairs, without masked values of attention."""
     aligned, measures = pairs.alignment.pairs, how.measures
     stream: Iterable[Row | Failed] = (
         how.measured_by(measures, *pairs.dumps, aligned)
@@ -117,7 +117,7 @@ def _results(pairs: Pairs, how: Measuring, probes: Probes | None) -> list[Row | 
 def _told(
     pairs: Pairs, results: Sequence[Row | Failed], misnamed: Mapping[int, Misnamed]
 ) -> tuple[list[Row], list[Failed]]:
-    """Return rows and failures with what is known of their pairs: another tensor, the source line, the module."""
+    """Return rows and failures with facts about their pairs: matching other tensor, source line, module."""
     outputs = network_outputs(pairs.dumps[0]) | network_outputs(pairs.dumps[1]) if misnamed else frozenset()
     rows: list[Row] = []
     failed: list[Failed] = []
@@ -136,14 +136,20 @@ def _told(
 
 
 def _source_of(pair: Pair, networks: tuple[Network, Network]) -> str:
-    """The line of the program that called a pair's operator, the sample's where it is known: the fault is there."""
+    """Return the source line that called a pair's operator.
+
+    The sample's line is preferred, because the fault is there.
+    """
     operators = (network.get(record.op_index) for network, record in zip(networks, (pair.sample, pair.benchmark)))
     return next((operator.source for operator in operators if operator is not None and operator.source), "")
 
 
 def _cancelled(rows: Sequence[Row], pairs: Iterable[Pair]) -> list[Row]:
-    """The rows, those marked whose gradient is zero in theory: both sides hold what is left where large terms cancel,
-    next to nothing beside the gradients of the module's other parameters, as a bias before a normalisation does."""
+    """Return the rows, marking gradients that are zero in theory.
+
+    Both sides then hold residue of large terms that cancel, tiny compared with the gradients of the module's other
+    parameters. An example is the bias before a normalisation.
+    """
     named = [pair.benchmark for pair in pairs if _GRADIENT in pair.benchmark.name]
     gradients = {record.op_index for record in named if _GRADIENT in record.name.split(".")}
     if not gradients:
@@ -161,7 +167,7 @@ def _cancelled(rows: Sequence[Row], pairs: Iterable[Pair]) -> list[Row]:
 
 
 def _size(row: Row, of_sides: Callable[..., float] = min) -> float:
-    """The root mean square of both sides, the smaller one or the larger one; 0 where there are no values."""
+    """Return the smaller (or larger) root mean square of both sides; 0 without values."""
     sums = row.sums
     if sums is None or not sums.count or not row.finite:
         return 0.0
@@ -171,8 +177,7 @@ def _size(row: Row, of_sides: Callable[..., float] = min) -> float:
 def _mark_rearranged(
     pairs: Sequence[Pair], results: list[Row | Failed], measures: Measures, misnamed: Container[int]
 ) -> None:
-    """Mark the first bad rows of which both sides hold the same values in another order; not those of which another
-    tensor does."""
+    """Mark the first bad rows whose sides hold the same values in another order, except misnamed pairs."""
     looked = 0
     for i, (pair, row) in enumerate(zip(pairs, results)):
         if not isinstance(row, Row) or row.cos > RETRY_BELOW or i in misnamed or not may_be_rearranged(row):
@@ -185,7 +190,7 @@ def _mark_rearranged(
 
 
 def _with_match(result: Row | Failed, match: Misnamed, may_be_renamed: bool) -> Row | Failed:
-    """The result with the tensor that its values are nearer to: the right one perhaps, else a remark."""
+    """Return the result with the tensor that its values match: as possible right partner, else as a remark."""
     told = str(match) if may_be_renamed else f"holds the values of {match.found}"
     if isinstance(result, Failed):
         return replace(result, reason=f"{result.reason}; {told}")
@@ -200,8 +205,10 @@ def in_batches(
     pairs: Sequence[Pair],
     probes: Probes | None = None,
 ) -> Iterator[Row | Failed]:
-    """The results in the pairs' order; ``run`` maps over threads. ``probes`` gets what the look for misnamed
-    pairs needs of the values."""
+    """Yield the results in the order of the pairs.
+
+    ``run`` maps over threads. ``probes`` collects the values that the search for misnamed pairs needs.
+    """
 
     def results(batch: list[Pair]) -> list[Row | Failed]:
         with kept_open():
@@ -211,8 +218,11 @@ def in_batches(
 
 
 def batches(pairs: Sequence[Pair], threads: int = 1) -> Iterator[list[Pair]]:
-    """Pairs that follow each other, a fair share of the benchmark's bytes that remain or PAIRS: large batches first,
-    so that little is done beside the values, small ones last, so that all threads end together."""
+    """Yield batches of consecutive pairs.
+
+    A batch is a fair share of the remaining benchmark bytes, with at most PAIRS pairs. Large batches come first, which
+    reduces overhead; small batches come last, so that all threads finish together.
+    """
 
     def share(size: int) -> int:
         return min(MOST, max(LEAST, size // (SHARES * threads)))
@@ -233,7 +243,7 @@ def batches(pairs: Sequence[Pair], threads: int = 1) -> Iterator[list[Pair]]:
 
 
 def batch_results(measures: Measures, pairs: Iterable[Pair], probes: Probes | None) -> Iterator[Row | Failed]:
-    """The results of pairs. Those that cost no memory wait for each other, and have their sums made together."""
+    """Yield the results of pairs; pairs that can be read from mapped files wait to be summed together."""
     waiting: list[Started] = []
     files: set[MappedFile] = set()
     for pair in pairs:
@@ -253,7 +263,7 @@ def batch_results(measures: Measures, pairs: Iterable[Pair], probes: Probes | No
 
 
 def _read_from(started: Started) -> set[MappedFile] | None:
-    """The files from which the kernel can read the pair; None where values lie in memory, or are looked at again."""
+    """Return the files from which the kernel can read the pair; None if values are in memory or needed again."""
     if started.looks_again or not started.by_kernel:
         return None
     files = {file_of(started.fit.sample.array), file_of(started.fit.benchmark.array)}

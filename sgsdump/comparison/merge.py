@@ -1,10 +1,10 @@
-"""One comparison of many runs (pictures): each layer's sums over all of them, their means, and the run it is worst in.
+"""One comparison of many runs (images): each layer's figures over all runs, their means, and its worst run.
 
-Sums merge without loss: MSE, COS, RMSE and every further metric made of ``Sums`` are those of all runs' values laid end
-to end, which is also what onnxruntime's qdq_loss_debug measures its SQNR of. Other metrics are made of each run's
-number (``Metric.merged``: the mean, or the largest of those that are a largest already), a user's own by their mean.
-What could not be compared in one run is listed, and such a comparison does not pass. What a vendor's tool prints is
-left out: it knows no several runs.
+Sums merge without loss: MSE, COS, RMSE and all other metrics of ``Sums`` are those of all runs' values together. This
+is also the definition of SQNR in onnxruntime's qdq_loss_debug. Other metrics are combined from the runs' figures by
+``Metric.merged`` (the mean, or the largest of largest values); a user's metrics by their mean. Pairs that failed in
+one run are listed, and such a comparison does not pass. Vendor figures are left out, because the vendors' tools have
+no figures for several runs.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ SHOWN = 3
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """``comparison`` is over all pictures; ``sample`` and ``benchmark`` are dumps of one of them, for facts: their
-    values are gone."""
+    """Comparison over all images; ``sample`` and ``benchmark`` are dumps of one image that give facts but no values."""
 
     comparison: Comparison
     sample: Dump
@@ -47,12 +46,12 @@ class Compared:
 
 
 def merge(comparisons: Mapping[str, Comparison]) -> Comparison:
-    """The comparison of all runs; ``comparisons`` is by the runs' names. Rows are in the order of the first run.
+    """Return the comparison of all runs; ``comparisons`` is by run name. Rows keep the order of the first run.
 
-    Raises ConfigError when there is none.
+    Raises ConfigError if ``comparisons`` is empty.
     """
     if not comparisons:
-        raise ConfigError("there is no comparison to merge")
+        raise ConfigError("no comparisons to merge")
     rows: defaultdict[_Layer, dict[str, Row]] = defaultdict(dict)
     for run, comparison in comparisons.items():
         for layer, row in _by_layer(comparison.rows):
@@ -83,7 +82,7 @@ def _agreement(agreements: Sequence[Agreement | None]) -> Agreement | None:
 
 
 def _completeness(comparisons: Mapping[str, Comparison]) -> Completeness:
-    """What is missing in any run is missing."""
+    """Return the completeness of all runs: a layer that any run lacks is missing."""
     parts = [comparison.completeness for comparison in comparisons.values()]
 
     def names(of: Callable[[Completeness], Iterable[str]]) -> tuple[str, ...]:
@@ -100,7 +99,7 @@ def _completeness(comparisons: Mapping[str, Comparison]) -> Completeness:
 
 
 def _causes(comparisons: Iterable[Comparison]) -> tuple[Finding, ...]:
-    """Of all runs, what is the same in several once."""
+    """Deduplicate causes across runs."""
     firsts: dict[tuple[str | None, ...], Finding] = {}
     for finding in (finding for comparison in comparisons for finding in comparison.causes):
         values = map(finding.facts.get, ("argument", "sample", "benchmark", "what"))
@@ -109,10 +108,11 @@ def _causes(comparisons: Iterable[Comparison]) -> tuple[Finding, ...]:
 
 
 def merge_each(comparisons: Iterable[tuple[str, Comparison]]) -> Comparison:
-    """``merge`` of comparisons that are made one after another, by their runs' names: of each only what its rows need
-    is kept until the last one, the details (histograms and the like) are added up at once.
+    """Merge comparisons as they arrive, given as (run name, comparison).
 
-    Raises ConfigError when there is none.
+    Only the rows are kept until the end; details such as histograms are added up immediately. Raises ConfigError if
+    there
+    is no comparison.
     """
     kept: dict[str, Comparison] = {}
     totals: dict[_Layer, Details] = {}
@@ -130,7 +130,7 @@ def merge_each(comparisons: Iterable[tuple[str, Comparison]]) -> Comparison:
 
 
 def _by_layer(rows: Iterable[Row]) -> Iterator[tuple[_Layer, Row]]:
-    """Each row with what it is known by in every run: its name, and its number among those of this name."""
+    """Yield each row with its key in every run: its name and its index among rows of this name."""
     counts: Counter[tuple[str, str, int]] = Counter()
     for row in rows:
         layer = row.name, row.io, row.slot
@@ -171,7 +171,7 @@ def _merged_row(runs: Mapping[str, Row], of: int) -> Row:
 
 
 def _checksums(rows: Sequence[Row]) -> str:
-    """Of all runs, where all have one."""
+    """Return the combined result of the checksums, or "" if a run has none."""
     checksums = {row.checksums for row in rows}
     return "" if "" in checksums else DIFFER if DIFFER in checksums else EQUAL
 
@@ -189,7 +189,7 @@ def _further(name: str, values: Sequence[float], sums: Sums) -> float:
 
 
 def _each(maps: Sequence[Mapping[str, Item]], together: Callable[[list[Item]], Item]) -> dict[str, Item]:
-    """All values of each name, made one."""
+    """Combine all values of each name."""
     return {
         name: together([facts[name] for facts in maps if name in facts])
         for name in dict.fromkeys(n for m in maps for n in m)
@@ -202,8 +202,10 @@ def _listed(
     key: Callable[[Item], tuple[object, ...]],
     prefixed: Callable[[Item, str], Item],
 ) -> tuple[Item, ...]:
-    """Items that were not compared, once for all runs with the same reason; the runs are named where they
-    are not all."""
+    """Return items that were not compared, once for all runs with the same reason.
+
+    The runs are named unless the item concerns all of them.
+    """
     firsts: dict[tuple[object, ...], Item] = {}
     runs: defaultdict[tuple[object, ...], list[str]] = defaultdict(list)
     for run, comparison in comparisons.items():

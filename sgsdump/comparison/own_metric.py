@@ -1,8 +1,8 @@
-"""A user's own metric of a pair, f(sample, benchmark) -> number: a Python function, or one of a file.
+"""A user's own metric of a pair, f(sample, benchmark) -> number, from Python or from a file.
 
-It gets the real values of both sides, arrays of one shape that it cannot write to, in the type they have (integers and
-float16 among them). It is called once for each pair, never twice at once although several pairs are compared at a time.
-NaN and infinity are shown as they are. Where a limit is set, higher is better, as for the metric of ``tune``.
+The function gets the real values of both sides as read-only arrays of equal shape in their own type (possibly integers
+or float16). It is called once per pair and never concurrently, although several pairs are compared in parallel. NaN
+and infinity are shown unchanged. For limits, higher is better, as for the metric of ``tune``.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 def load_own_metrics(texts: Sequence[str]) -> dict[str, OwnMetric]:
-    """The functions of several ``FILE.py:function`` by their names.
+    """Return the functions of several ``FILE.py:function`` by name.
 
-    Raises InputError for a file or function that is not there or fails, ConfigError for two functions of one name. A
-    function raises InputError later, with file and line, when it fails or returns anything but a number.
+    Raises InputError if a file or function is missing or fails to import, ConfigError if two functions have the same
+    name.
+    When called later, a function raises InputError with file and line if it fails or does not return a number.
     """
     metrics: dict[str, OwnMetric] = {}
     for text in texts:
@@ -47,20 +48,20 @@ def _checked(file: Path, name: str, function: Callable[..., Any]) -> OwnMetric:
         try:
             return float(result)
         except (TypeError, ValueError):
-            raise InputError(f"{file}: {name} gave {str(result)[:60]!r}, which is not a number") from None
+            raise InputError(f"{file}: {name} returned {str(result)[:60]!r}, which is not a number") from None
 
     return metric
 
 
 def sorted_out(asked: Asked) -> tuple[dict[str, Metric], dict[str, OwnMetric]]:
-    """The metrics asked for: those of ``METRICS`` and the user's own, by the names they are shown under.
+    """Split the requested metrics into metrics of ``METRICS`` and the user's own, by display name.
 
-    ``asked`` is names, or {name: function}, with None for a metric of ``METRICS``. Raises ConfigError for an unknown
-    name, and for a function under the name of a metric that there is.
+    ``asked`` holds names, or {name: function} with None for a metric of ``METRICS``. Raises ConfigError for an unknown
+    name, or for a function with the name of an existing metric.
     """
     if isinstance(asked, str):
         names = [name.strip() for name in asked.split(",")]
-        raise ConfigError(f"metrics is a list of names, not a string; write metrics={names}")
+        raise ConfigError(f"metrics must be a list of names, not a string; write metrics={names}")
     items = asked.items() if isinstance(asked, Mapping) else dict.fromkeys(asked).items()
     further, own = {}, {}
     for name, metric in items:
@@ -74,7 +75,7 @@ def sorted_out(asked: Asked) -> tuple[dict[str, Metric], dict[str, OwnMetric]]:
 
 
 def measured_by(own: Mapping[str, OwnMetric], sample: Values, benchmark: Values) -> dict[str, float]:
-    """The user's metrics of a pair of one shape."""
+    """Return the user's metrics of a pair of equal shape."""
     if not own:
         return {}
     sides = [_shown(sample), _shown(benchmark)]

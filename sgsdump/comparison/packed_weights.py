@@ -1,13 +1,13 @@
-"""Linear layers that torch quantised dynamically, whose weights no dump has: are they the benchmark's, in 8 bits?
-Apart: it needs the sample's inputs with the benchmark's weights.
+"""Weights of linear layers that torch quantised dynamically, which no dump contains: check them against the benchmark.
 
-With x what the operator read and W, b the
-benchmark's, its output is y = x W^T + b and what 8 bits cost: s_x, the step of x, is (max - min) / 255 (127 with
-``reduce_range``), s_w that of W, max |W| / 127.5; each rounding has a variance of s^2 / 12 (Widrow and Kollar 2008)::
+The check uses the sample's inputs with the benchmark's weights. Let x be the operator's input, and W, b the
+benchmark's weight and bias. The output is y = x W^T + b plus 8-bit rounding. The step s_x of x is (max - min) / 255
+(127 with ``reduce_range``), the step s_w of W is max |W| / 127.5. Each rounding has variance s^2 / 12 (Widrow and
+Kollar 2008)::
 
     variance of y[i, j] = sum over k of (W[j, k] s_x)^2 / 12 + (x[i, k] s_w)^2 / 12
 
-Another weight is where the root mean square of an output channel, or of all, is several times what that gives.
+The weight differs if the root mean square error of an output channel, or of all, is several times this value.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from sgsdump.dumps.dump import Dump, Network, Operator, Record
 from sgsdump.errors import FileChanged, SgsdumpError
 
 KINDS = ("linear_dynamic", "linear_relu_dynamic")
-# Namespaces of torch's operators that compute in 8 bits and hold their weights themselves.
+# Namespaces of torch operators that compute in 8 bits and contain their weights.
 QUANTISED = frozenset(("quantized", "_quantized", "onednn_quantized"))
-# Times what rounding gives; of channels besides the largest of so many normal numbers, sqrt(2 ln n).
+# Factors on the rounding error; for channels plus the expected largest of n normal numbers, sqrt(2 ln n).
 _OF_ALL, _OF_CHANNEL = 3.0, 2.0
-_FLOAT32, _TINY = 2.0**-22, 1e-60  # what float32 leaves of the output
+_FLOAT32, _TINY = 2.0**-22, 1e-60  # float32 rounding of the output
 _ARGUMENTS = {"addmm": ("mat2", "self"), "mm": ("mat2", ""), "linear": ("weight", "bias")}
-Weights = tuple[np.ndarray, np.ndarray | None]  # of a product (outputs, inputs), and its bias
+Weights = tuple[np.ndarray, np.ndarray | None]  # weight (outputs, inputs) and bias
 
 
 def packed_weights(
     rows: Sequence[Row], pairs: Sequence[Pair], dumps: tuple[Dump, Dump], networks: tuple[Network, Network]
 ) -> Iterator[tuple[int, Finding]]:
-    """The modules whose weights are others, with their places among the rows."""
+    """Yield modules whose weights differ, with their row numbers."""
     packed = {index: op for index, op in networks[0].items() if is_packed(op)}
     if not packed:
         return
@@ -62,7 +62,7 @@ def packed_weights(
 
 
 def unseen(network: Network) -> tuple[str, ...]:
-    """The modules with weights that are quantised and that nothing here can judge."""
+    """Return the modules with quantised weights that this check does not support."""
     return tuple(op.module for op in network.values() if op.kind.partition(".")[0] in QUANTISED and not is_packed(op))
 
 
@@ -86,7 +86,7 @@ def _values(record: Record) -> np.ndarray:
 def _weights_of(
     module: str, call: int, network: Network, records: Mapping[tuple[str, int, int], Record]
 ) -> Weights | None:
-    """The weight (outputs, inputs) and the bias of the product that a call of a module makes; None for none."""
+    """Return weight (outputs, inputs) and bias of the product that a module's call computes, or None."""
     for index in sorted(i for i, op in network.items() if i > call and op.module == module and op.call is not None):
         operator = network[index]
         weight, bias = _ARGUMENTS.get(operator.kind.removeprefix("aten."), ("", ""))
@@ -106,7 +106,7 @@ def _weights_of(
 
 
 def _times(operator: Operator, values: tuple[np.ndarray, np.ndarray], weights: Weights) -> float | None:
-    """By how many times what 8 bits cost the output is off; None where it is within, or of another shape."""
+    """Return the ratio of the output's error to the expected 8-bit error; None if within limits or of another shape."""
     (x, y), (weight, bias) = values, weights
     if not x.size or x.shape[-1] != weight.shape[1] or y.shape[-1] != weight.shape[0]:
         return None

@@ -1,8 +1,7 @@
-"""Which operators two quantised copies of one network keep in integers: whether an exclusion took effect. Apart: it
-looks at the graphs alone, at no value.
+"""Operators that two quantised copies of one network keep in integers: check whether an exclusion took effect.
 
-A quantiser ignores names that match nothing without a word, so a
-copy that was to have operators float may be the one before, bit for bit.
+A quantiser silently ignores names that match nothing. A copy that should keep some operators in float may thus equal
+the previous copy bit for bit. Only the graphs are compared, no values.
 """
 
 from __future__ import annotations
@@ -19,8 +18,11 @@ FLOAT, QUANTISED, ALIKE = "float", "quantised", "alike"
 
 
 def change_findings(networks: tuple[Network, Network]) -> tuple[Finding, ...]:
-    """One finding for the operators that only the benchmark has quantised, one for those that only the sample has, or
-    one that says that both have the same; nothing where a side is no quantised network of a known graph."""
+    """Return one finding each for operators quantised only in the benchmark and only in the sample.
+
+    If both quantise the same operators, return one finding that says so. Nothing is returned unless both sides are
+    quantised networks with known graphs.
+    """
     graphs = [network.quantised for network in networks if isinstance(network, OnnxNetwork)]
     if len(graphs) < 2 or not all(graph.is_quantised for graph in graphs):
         return ()
@@ -41,7 +43,10 @@ def change_findings(networks: tuple[Network, Network]) -> tuple[Finding, ...]:
 
 
 def quantised_inputs(graph: QuantisedGraph) -> Mapping[str, int]:
-    """By operator how many of its inputs and outputs are quantised; by its name, else by what it makes."""
+    """Return operator -> number of its quantised inputs and outputs.
+
+    Operators without a name are keyed by their output.
+    """
     held = {name for group in graph.groups.values() for name in (*group.codes, *group.reals)}
     counts: dict[str, int] = {}
     for node in graph.nodes:

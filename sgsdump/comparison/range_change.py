@@ -1,10 +1,10 @@
-"""Two calibrations of one network, tensor by tensor: which range is wider, and by how much.
+"""Two calibrations of one network, tensor by tensor: which calibration range is wider, and by how much.
 
-apart = width of what both ranges cover together / width of the narrower of the two
+apart = width of the union of both ranges / width of the narrower range
 
-It is 1 for equal ranges and the ratio of the widths where one range holds the other; ranges that are shifted against
-each other count as well. Of ranges per channel it is that of the worst channel; a range for the whole tensor is
-compared with all channels of the other side together.
+The value is 1 for equal ranges, and the ratio of the widths if one range contains the other. Ranges that are shifted
+against each other count as well. For ranges per channel, the worst channel counts. A range of the whole tensor is
+compared with the union of the other side's channels.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ Ends = tuple[float, float]
 
 @dataclass(frozen=True)
 class RangeChange:
-    """sample, benchmark  lowest and highest value of both sides, of the channel where there is one.
-    apart     see above; infinite where one side's range has no width.
-    wider     ``sample`` or ``benchmark`` where that range holds the other one, ``equal``, or ``shifted``.
-    channel   the worst one of ranges per channel, of so many ``channels``.
-    bits      of both sides, where they differ; None is a side that says none.
+    """Change of one tensor's calibration range.
+
+    sample, benchmark  lowest and highest value of both sides, for ``channel`` if there is one.
+    apart     ratio of the widths, see the module; infinite if one side's range has no width.
+    wider     ``sample`` or ``benchmark`` if that range contains the other, else ``equal`` or ``shifted``.
+    channel   worst channel of ranges per channel, out of ``channels``.
+    bits      bit widths of both sides if they differ; None for a side that states none.
     """
 
     name: str
@@ -42,7 +44,7 @@ class RangeChange:
 
 @dataclass(frozen=True)
 class RangeChanges:
-    """``changes`` worst first; the tensors that only one side has a range of, in their file's order."""
+    """``changes``, worst first, and tensors with a range on only one side, in file order."""
 
     changes: tuple[RangeChange, ...]
     only_in_sample: tuple[str, ...] = ()
@@ -50,7 +52,7 @@ class RangeChanges:
 
 
 def compare_ranges(sample: Mapping[str, Range], benchmark: Mapping[str, Range]) -> RangeChanges:
-    """Every tensor of both sides."""
+    """Compare the ranges of all tensors of both sides."""
     changes = [_change(name, sample[name], bounds) for name, bounds in benchmark.items() if name in sample]
     return RangeChanges(
         tuple(sorted(changes, key=lambda change: -change.apart)),
@@ -74,7 +76,7 @@ def _change(name: str, sample: Range, benchmark: Range) -> RangeChange:
 
 
 def apart(one: Ends, other: Ends) -> float:
-    """See the module."""
+    """Return the width of the union over the width of the narrower range (see the module docstring)."""
     together = max(one[1], other[1]) - min(one[0], other[0])
     narrower = min(one[1] - one[0], other[1] - other[0])
     if narrower > 0:

@@ -1,5 +1,4 @@
-"""Findings of operators that were computed again, each judged alone (``sgsdump/replay/check.py``). Apart: one run is
-enough."""
+"""Findings on recomputed operators, each judged alone (``sgsdump/replay/check.py``); one run is enough."""
 
 from __future__ import annotations
 
@@ -14,14 +13,21 @@ OVERFLOW, OWN, CAME_IN = "overflow", "made of finite inputs", "read by an operat
 
 
 def check_findings(check: Check) -> tuple[Finding, ...]:
-    """The first operator outside its bound, the first NaN or infinity that was made of finite inputs, the first
-    overflow, and what was not judged, each reason once with the operators that it is of."""
+    """Return the findings of a check.
+
+    These are the first operator outside its bound, the first NaN or infinity from finite inputs, the first overflow,
+    and
+    each reason why operators were not judged, with the operators.
+    """
     return (*_outside(check), *_odd(check), *_not_judged(check))
 
 
 def finiteness_findings(finiteness: Finiteness) -> tuple[Finding, ...]:
-    """The first tensor that was not finite before any operator made one so, and the operators that first made NaN and
-    Inf of finite inputs, in the order in which they ran."""
+    """Return findings on NaN and Inf in execution order.
+
+    The first is the tensor that was already not finite when it came in, if any. The others are the operators that first
+    produced NaN and Inf from finite inputs.
+    """
     firsts = [made for what in (NAN, INF) if (made := finiteness.first(what)) is not None]
     findings = [_not_finite(made, OWN) for made in sorted(firsts, key=finiteness.made.index)]
     return tuple(findings) if finiteness.came_in is None else (_not_finite(finiteness.came_in, CAME_IN), *findings)
@@ -33,7 +39,7 @@ def _not_finite(made: Made, how: str) -> Finding:
 
 
 def outside_finding(judged: Judged, names: tuple[str, ...] = ()) -> Finding:
-    """An operator that is outside its bound; ``names``: all that are."""
+    """Return the finding on an operator outside its bound; ``names`` are all such operators."""
     judgement, place = judged.judgement, judged.place
     figures = {
         "error": judgement.error,

@@ -1,9 +1,9 @@
-"""Modules that both sides compute alike by other operators (``without_rewritten``). Apart: a rule of its own, before
-causes are looked for.
+"""Modules that both sides compute with different operators (``without_rewritten``).
 
-Operators of such a module were paired by kind and order, which may pair two that compute different things: queries with
-a part of what computes queries, keys and values at once. Where the module takes and gives the same on both sides, but
-for rounding, a tensor inside that differs by far more is no evidence. It has no partner.
+They are handled before the search for causes. Operators of such a module are paired by kind and order, which can pair
+operators that compute different values: the
+queries with a part of a fused computation of queries, keys and values. If the inputs and outputs of the module agree
+up to rounding, an inner tensor that differs much more is no evidence. It has no partner.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from sgsdump.comparison.row import SURE, UNITS_OF_16_BITS, Failed, Row, is_narro
 from sgsdump.dumps.dump import Network, Operator
 from sgsdump.tensors.dtypes import KNOWN
 
-_TIMES = 4.0  # the error of what a module takes and gives, beyond which a tensor inside is another one
-_MORE = 0.05  # what rounding to 16 bits may add
-_GROWS = 2.0  # the error of what it takes, what a module without a fault gives
-REASON = "inside a module that both sides compute by other operators"
+_TIMES = 4.0  # factor on the error of a module's inputs and outputs above which an inner tensor is another tensor
+_MORE = 0.05  # error that rounding to 16 bits may add
+_GROWS = 2.0  # factor on the inputs' error that the outputs of a correct module may have
+REASON = "inside a module that the two sides compute with different operators"
 _Key = tuple[str, int, int, str]
 
 
 @dataclass(frozen=True)
 class _Call:
-    """A call of a module: its number, the number after the last operator inside, and its path."""
+    """Call of a module: its number, the number after its last inner operator, and its path."""
 
     index: int
     end: int
@@ -44,13 +44,16 @@ def without_rewritten(
     networks: tuple[Network, Network],
     in_8_bits: bool = False,
 ) -> tuple[list[Row], list[Failed], Alignment]:
-    """The same without the pairs of operators that compute different things; ``in_8_bits``: one side computes so."""
+    """Return the arguments without pairs of operators that compute different values.
+
+    ``in_8_bits`` means that one side computes in 8 bits.
+    """
     rewritten = {
         operator.module
         for side, network in zip((alignment.only_in_sample, alignment.only_in_benchmark), networks)
         for unpaired in side
         if (operator := network.get(unpaired.record.op_index)) is not None
-        if not operator.is_module and not only_moves(operator.kind)  # a cast is no other way of computing
+        if not operator.is_module and not only_moves(operator.kind)  # a cast does not change the computation
     }
     if not rewritten:
         return rows, failed, alignment
@@ -59,7 +62,7 @@ def without_rewritten(
         of_operator[row.op_index].append(row)
     inside: dict[int, _Call] = {}
     calls = [call for call in _calls(networks[1]) if call.index in of_operator]
-    for call in calls:  # the innermost one that both sides have counts
+    for call in calls:  # the innermost call of both sides counts
         inside |= dict.fromkeys(range(call.index + 1, call.end), call)
     for call in calls:  # a module is paired by its path
         inside.pop(call.index, None)
@@ -87,7 +90,7 @@ def without_rewritten(
 
 
 def _calls(network: Network) -> Iterator[_Call]:
-    """The calls of modules, the inner ones after those around them."""
+    """Return the calls of modules, outer calls before inner ones."""
     end = max(network, default=0) + 1
     begun: list[_Call] = []
     calls: list[_Call] = []
@@ -100,12 +103,12 @@ def _calls(network: Network) -> Iterator[_Call]:
 
 
 def _goes_on(call: _Call, operator: Operator) -> bool:
-    """Whether an operator that follows runs inside the call: a module does not run inside itself."""
+    """Return whether a following operator still runs inside the call; a module does not run inside itself."""
     return _is_inside(operator.module, call.path) and not (operator.is_module and operator.module == call.path)
 
 
 def _innermost(path: str, paths: Container[str]) -> str:
-    """The innermost module around one, or itself, that is among these; "" for none."""
+    """Return the innermost of these modules that is, or contains, the given one; "" if there is none."""
     while path and path not in paths:
         path = path.rpartition(".")[0]
     return path
@@ -116,13 +119,16 @@ def _is_inside(path: str, module: str) -> bool:
 
 
 def _rounding(rows: Iterable[Row]) -> float:
-    """What rounding to the narrowest type of a program leaves of an output that is in a wider one."""
+    """Return the error that rounding to the narrowest type leaves in an output of a wider type."""
     words = {word for row in rows for word in (row.sample_dtype, row.benchmark_dtype) if is_narrow(word)}
     return max((UNITS_OF_16_BITS * float(ml_dtypes.finfo(KNOWN[word]).eps) for word in words), default=0.0)
 
 
 def _level(rows: Iterable[Row], rounding: float) -> float | None:
-    """By how much what a module takes and gives differs; None where its fault, or what is not known, may be inside."""
+    """Return the error of a module's inputs and outputs.
+
+    None if the module may contain a fault or is not fully known.
+    """
     taken = [row for row in rows if row.io == "in"]
     given = [row for row in rows if row.io == "out"]
     if not given or not all(row.finite or row.equal for row in (*taken, *given)):
@@ -134,7 +140,7 @@ def _level(rows: Iterable[Row], rounding: float) -> float | None:
 
 
 def _apart(rows: Iterable[Row], failed: Iterable[Failed], levels: Mapping[int, float | None]) -> set[_Key]:
-    """The pairs of operators within such modules that are of different tensors."""
+    """Return the pairs of operators inside such modules that hold different tensors."""
     apart = {
         (row.io, row.op_index, row.slot, row.name)
         for row in rows

@@ -1,9 +1,9 @@
-"""The rounding floor of two float runs, and the layers that leave it.
+"""Rounding floor of two float runs, and the layers that leave it.
 
-Two float runs of one model agree to rounding: each type has a bound, and the error of a layer is about that of the
-layers that feed it. A layer *leaves the floor* if its error exceeds ten times both, and ``SURE``. For two fixed models
-the floor is one integer step. The floor is known if some layers stay on it: with a known dataflow one is enough, in
-file order ``SETTLED`` are needed.
+Two float runs of one model agree up to rounding: each type has a bound, and the error of a layer is about that of the
+layers that feed it. A layer leaves the floor if its error exceeds ten times both, and ``SURE``. For two fixed models
+the floor is one integer step. The floor is known if some layers stay on it: one layer if the data flow is known,
+``SETTLED`` layers in file order.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from sgsdump.comparison.naming.network import only_moves
 from sgsdump.comparison.row import SURE, Row, differs, is_rounding, rounding_bound
 
-FACTOR = 10  # times the floor, where a layer leaves it
-SETTLED = 3  # layers that stay on the floor before one that leaves it, where only the file's order is known
+FACTOR = 10  # multiple of the floor above which a layer leaves it
+SETTLED = 3  # layers that must stay on the floor before one leaves it, if only the file's order is known
 
 
 @dataclass(frozen=True)
 class Departure:
-    """A layer that leaves the floor; ``before`` is the largest relative error of what feeds it."""
+    """Layer that leaves the floor; ``before`` is the largest relative error of the layers that feed it."""
 
     row: Row
     before: float
@@ -32,17 +32,17 @@ def departures(rows: Sequence[Row], by_flow: bool) -> list[Departure]:
     Parameters
     ----------
     rows
-        Compared rows of one and the same tensor on both sides, in file order.
+        Compared rows with the same tensor on both sides, in file order.
     by_flow
-        Whether ``Row.sources`` says what feeds a row. Otherwise only the first such row is returned, and every row
-        before it counts as what feeds it.
+        Whether ``Row.sources`` lists the layers that feed a row. Otherwise only the first such row is returned, and all
+        rows before it count as its sources.
     """
     outputs = [row for row in rows if row.io == "out" and row.op_type != "Data"]
     if any(row.step for row in outputs):
-        return []  # of a quantised side every layer differs
+        return []  # with a quantised side, every layer differs
     if not any(_holds(row) for row in outputs):
         return []  # no layer shows how far the two runs agree
-    # an input that no compared operator made, such as a weight, inherits nothing: it is told by itself
+    # an input that no compared operator produced, such as a weight, inherits nothing and is reported by itself
     errors = {row.name: row.error for row in rows if row.io == "out" or row.sources}
     leaving: dict[str, Departure] = {}
     level, settled = 0.0, 0
@@ -72,12 +72,12 @@ def is_fed_by(row: Row, names: Mapping[str, object] | set[str], sources: Mapping
 
 
 def _holds(row: Row) -> bool:
-    """Return whether a computed layer agrees as two runtimes do; what only moves values shows nothing."""
+    """Return whether a computed layer agrees as in two runtimes; operators that only move values show nothing."""
     return not only_moves(row.op_type) and row.indices is None and not _is_beyond(row, SURE)
 
 
 def _is_beyond(row: Row, least: float) -> bool:
-    """Return whether a row differs by more than rounding and ``least``; of two fixed models by more than a step."""
+    """Return whether a row differs by more than rounding and ``least``; for two fixed models, by over one step."""
     if row.integers is not None and not row.integers.is_hidden:
         integers = row.integers
         return bool(integers.unlike) or (integers.differing > 0 and (integers.largest is None or integers.largest > 1))

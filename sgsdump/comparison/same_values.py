@@ -1,13 +1,14 @@
-"""Tensors of the same values, whatever their names: probes that tell them apart, and pairs that are misnamed.
+"""Tensors with equal values, whatever their names: probes that distinguish tensors, and pairs that are misnamed.
 
-A probe is 64 values, at places that tensors of one size share, in the layouts of 4-D ones too: equal tensors have equal
-probes, whatever their layout. Those of larger tensors are picked up while their pairs are compared.
+A probe holds 64 values at positions that depend on the size only, for 4-D tensors in the other layouts too. Equal
+tensors thus have equal probes, whatever their layout. Probes of larger tensors are collected while their pairs are
+compared.
 
-Two dumps of one network may give one name to different tensors (a BatchNormalization folded into its convolution on
-one side keeps the convolution's name, though its values are those after it). For a pair that disagrees, tensors of
-the same size are distinguished by their probes, one matrix operation for all; only the few nearest are compared in
-full. Among thousands of probes the nearest are looked for in buckets only, so that the work grows with their number
-and not with its square: nearly equal rows fall on the same sides of random planes.
+Two dumps of one network may use one name for different tensors. For example, a BatchNormalization is folded into its
+convolution on one side, whose output keeps the convolution's name. For a pair that disagrees, tensors of the same size
+are ranked by their probes in one matrix operation, and only the nearest are compared in full. Among thousands of
+probes, nearest ones are searched in hash buckets only (nearly equal rows lie on the same sides of random planes), so
+that the work grows linearly with their number.
 """
 
 from __future__ import annotations
@@ -36,18 +37,21 @@ from sgsdump.tensors.tensor import Values, values_of
 from sgsdump.tensors.types import to_nchw, to_nhwc
 
 PROBES = 64
-WORTH = 1 << 14  # values of a tensor whose probes are picked up before it is known whether they are needed
+WORTH = 1 << 14  # tensor size from which probes are collected before it is known whether they are needed
 
 
 @dataclass(frozen=True, eq=False)
 class Probes:
-    """The rows of records, as ``probe`` gives them, each made once; by the records' ``id``."""
+    """Probes of records as from ``probe``, each computed once; keyed by the records' ``id``."""
 
     _rows: dict[int, np.ndarray | None] = field(default_factory=dict)
     _sizes: dict[int, int] = field(default_factory=dict)
 
     def of(self, record: Record, values: Values | None = None) -> np.ndarray | None:
-        """None where the values cannot be had; ``values`` are the record's, where they are known."""
+        """Return the probe of a record, or None if its values are not available.
+
+        ``values`` avoids reading them again.
+        """
         if id(record) not in self._rows:
             try:
                 values = values or values_of(record.tensor.logical())
@@ -59,7 +63,7 @@ class Probes:
         return self._rows[id(record)]
 
     def to_pick(self, sample: Record, benchmark: Record) -> tuple[Picked, Picked] | None:
-        """The places to pick up while the two are compared, for ``keep``; None where that is not worth it."""
+        """Return the positions to collect during a comparison, for ``keep``; None if the tensors are too small."""
         shapes = [record.tensor.info.shape for record in (sample, benchmark) if id(record) not in self._rows]
         large = [shape for shape in shapes if shape is not None and math.prod(shape) >= WORTH]
         if len(large) < 2:
@@ -67,7 +71,7 @@ class Probes:
         return Picked(large[0], _in_order(large[0])[0]), Picked(large[1], _in_order(large[1])[0])
 
     def keep(self, sample: Record, benchmark: Record, picked: tuple[Picked, Picked]) -> None:
-        """Keep what ``to_pick`` gave for the two, once they were compared."""
+        """Store the values collected for ``to_pick`` after the comparison."""
         for record, side in zip((sample, benchmark), picked):
             if side.whole:
                 self._rows[id(record)] = side.values[_in_order(side.shape)[1]]
@@ -79,7 +83,7 @@ class Probes:
 
 
 def probe(values: Values) -> np.ndarray:
-    """A row of PROBES values: as stored and, of a 4-D tensor, in the other layouts. Not of an empty one."""
+    """Return rows of PROBES values of a non-empty tensor: as stored and, for 4-D tensors, in the other layouts."""
     array = values.array
     places = _places(array.shape)
     probed = picked(array, places)
@@ -87,24 +91,24 @@ def probe(values: Values) -> np.ndarray:
 
 
 def probe_all(tensors: Iterable[Values]) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of all tensors, after the number of the tensor each row is of, ascending."""
+    """Return the rows of all tensors, and the ascending tensor number of each row (first)."""
     return stacked([probe(values) for values in tensors])
 
 
 @lru_cache(maxsize=1024)
 def _places(shape: tuple[int, ...]) -> np.ndarray:
-    """Where tensors of a shape are probed: for each layout the same places, as indices into the values as stored."""
+    """Return the probed positions of a shape: the same positions for each layout, as indices into the stored values."""
     places = np.random.default_rng(math.prod(shape)).integers(0, math.prod(shape), PROBES)
     if len(shape) != 4:
         return places[None]
-    stored = np.empty(shape, np.uint8)  # of which nothing is read but the strides
+    stored = np.empty(shape, np.uint8)  # only the strides are used
     views = stored, to_nchw(stored), to_nhwc(stored)
     return np.stack([np.dot(view.strides, np.unravel_index(places, view.shape)) for view in views])
 
 
 @lru_cache(maxsize=1024)
 def _in_order(shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """The places in ascending order, and where in this order each of them is."""
+    """Return the positions in ascending order, and the index of each position in this order."""
     ascending, where = np.unique(_places(shape), return_inverse=True)
     return ascending.astype(np.int64, copy=False), where.reshape(_places(shape).shape)
 
@@ -115,20 +119,22 @@ def stacked(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 Rows = tuple[np.ndarray, np.ndarray]
-"""Rows, after the number of the tensor each is of, ascending."""
+"""Ascending tensor number of each row, and the rows."""
 
-SMALLEST = 16  # fewer values than this agree by chance
-EXACT = 1 << 20  # as many distances are all computed; beyond, those within buckets
+SMALLEST = 16  # smaller tensors may agree by chance
+EXACT = 1 << 20  # up to this number all distances are computed, beyond only those within buckets
 TABLES, CANDIDATES = 8, 32
 NEAREST = 4
 _SEED = 64
 _ROUNDING = 1e-6
-_AT_ONCE = 1 << 12  # rows whose distances are computed in one go
+_AT_ONCE = 1 << 12  # rows per distance computation
 
 
 def may_be_renamed(pair: Pair, outputs: Set[str]) -> bool:
-    """Whether another tensor than the namesake may be meant: only names made the pair, and it is not one of the
-    networks' ``outputs``."""
+    """Return whether a tensor other than the namesake may be the right one.
+
+    This is the case if only names made the pair and it is not one of the networks' ``outputs``.
+    """
     return pair.how in NAME_WAYS and not {pair.sample.name, pair.benchmark.name} & outputs
 
 
@@ -139,15 +145,20 @@ def find_misnamed(
     probes: Probes,
     run: Mapper = map,
 ) -> dict[int, Misnamed]:
-    """By number of the pair, the tensor that agrees with one side of a pair that does not.
+    """Return pair number -> tensor that agrees with one side of a pair whose sides disagree.
 
-    A pair is misnamed when one side agrees with another tensor within the documented thresholds and ten times better
-    than with its namesake: a layer that quantisation spoilt does not, one with a Relu folded in does, though
-    its COS may well pass. Pairs with an error of at most ``row.SURE`` are not looked at, nor those with NaN or Inf.
-    Where only the names made a pair, the tensor that agrees may well be the right one; a pair that a user, a rule or a
-    graph made, and a network's output, is what it is: see ``may_be_renamed``.
-    ``held`` are the records that the sample and the benchmark could pair, ``probes`` were kept while the pairs were
-    compared; ``run`` may spread work over threads.
+    A pair is misnamed if one side agrees with another tensor within the documented thresholds, and ten times better
+    than
+    with its namesake. A layer that quantisation degraded has no such tensor; a layer with a fused Relu has one,
+    although
+    its COS may pass. Pairs with an error of at most ``row.SURE``, or with NaN or Inf, are skipped. If only names made a
+    pair, the matching tensor may be the right one; pairs from a user, a rule or a graph, and network outputs, are kept
+    as
+    they are (see ``may_be_renamed``).
+
+    held    records of sample and benchmark that could be paired.
+    probes  collected while the pairs were compared.
+    run     may distribute the work over threads.
     """
     suspicious = {
         i: result.error if isinstance(result, Row) else float("inf")
@@ -168,14 +179,14 @@ def find_misnamed(
         for i, match in find_matches(targets, held[side], agreement, probes, run).items():
             r = match.record
             if side == "sample" and own_errors.get(id(r), math.inf) <= AS_GOOD * match.error:
-                continue  # two tensors of the reference are equal, and this one has its own
+                continue  # two tensors of the reference are equal, and this one already has its partner
             misnamed[i] = Misnamed(side, r.name, r.op_index, r.op_type, match.cos, match.rmse)
     return misnamed
 
 
 @dataclass(frozen=True)
 class Match:
-    """The record whose values agree, and how well; ``error`` as rows have it."""
+    """Record whose values agree, and how well; ``error`` is as in rows."""
 
     record: Record
     cos: float
@@ -185,7 +196,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Agreement:
-    """When values count as the same: at least ``cos``, at most ``rmse``, and ``better`` times the pair's own error."""
+    """Limits for equal values: least ``cos``, most ``rmse``, and most error as a share of the pair's own error."""
 
     cos: float
     rmse: float
@@ -199,8 +210,10 @@ def find_matches(
     probes: Probes | None = None,
     run: Mapper = map,
 ) -> dict[int, Match]:
-    """For each target (record, the error of its own pair) the best agreeing tensor of the pool, where there is one;
-    ``run`` may spread those of large tensors over threads."""
+    """Return for each target (record, error of its own pair) the best matching tensor of the pool, if any.
+
+    ``run`` may distribute large tensors over threads.
+    """
     probes = probes or Probes()
     of_size: dict[int, list[tuple[int, np.ndarray]]] = defaultdict(list)
     for key, (record, _) in targets.items():
@@ -215,7 +228,7 @@ def find_matches(
     for size, group in groups.items():
         keys, own_rows = zip(*of_size[size])
         pool_probes = stacked([rows for _, rows in group])
-        # turning one side is enough where every tensor that could be turned is on that side
+        # transposing one side is enough if all 4-D tensors are on that side
         turned = any(len(rows) == 1 for _, rows in group)
         target_probes = stacked(own_rows if turned else [rows[:1] for rows in own_rows])
         errors = [targets[key][1] for key in keys]
@@ -243,7 +256,7 @@ def _best(record: Record, error: float, candidates: list[Record], agreement: Agr
 
 
 def _error(pair: Pair, measured: Measured) -> float:
-    """As ``Row.error`` has it: of whole numbers that mean themselves how many differ, however large they are."""
+    """Return the error as in ``Row.error``: for indices the share of differing values, however large they are."""
     if not are_indices(pair):
         return rmse(measured.sums)
     differences = Differences(Settings())
@@ -252,8 +265,10 @@ def _error(pair: Pair, measured: Measured) -> float:
 
 
 def nearest_rows(targets: Rows, pool: Rows, errors: list[float]) -> Iterator[list[int]]:
-    """For each target the numbers of the pool's tensors whose rows are nearest, none that is off by more than half
-    of what the target's namesake is off by, ``own`` (and none by more than half)."""
+    """Yield for each target the numbers of the pool's nearest tensors.
+
+    A tensor is dropped if its distance exceeds half of the error of the target's own pair (``errors``), or one half.
+    """
     exact = len(targets[1]) * len(pool[1]) <= EXACT
     return (_nearest if exact else _nearest_in_buckets)(targets, pool, errors)
 
@@ -265,7 +280,7 @@ def _nearest(targets: Rows, pool: Rows, errors: list[float]) -> Iterator[list[in
     limits = (0.5 * np.minimum(1.0, errors)) ** 2
     with np.errstate(all="ignore"):
         pool_norms, norms = (pool_rows**2).sum(1), (rows**2).sum(1)
-        # |p - t|² by one matrix product for all rows; its rounding is far below the limit
+        # |p - t|² by one matrix product for all rows; rounding is far below the limit
         squares = (pool_norms[:, None] + norms - 2 * (pool_rows @ rows.T)) / norms
         distances = np.fmin.reduceat(squares, borders, axis=1)
         near: np.ndarray = distances <= limits
@@ -279,11 +294,12 @@ def _nearest(targets: Rows, pool: Rows, errors: list[float]) -> Iterator[list[in
 
 
 def _nearest_in_buckets(targets: Rows, pool: Rows, errors: list[float]) -> Iterator[list[int]]:
-    """As ``_nearest``, among the tensors of the pool that share a bucket with a target; at most ``CANDIDATES``
-    of each bucket, since a bucket may hold thousands of copies.
+    """Yield as ``_nearest``, but only from tensors that share a bucket with a target.
 
-    A tensor within the documented thresholds (COS 0.99) misses all ``TABLES`` buckets about once in a thousand times,
-    one that is equal but for rounding never.
+    At most ``CANDIDATES`` per bucket are used, because a bucket may hold thousands of copies. A tensor within the
+    documented thresholds (COS 0.99) misses all ``TABLES`` buckets about once in a thousand cases; a tensor that is
+    equal
+    up to rounding never does.
     """
     pool_owners, pool_rows = pool
     rng = np.random.default_rng(_SEED)
@@ -307,7 +323,7 @@ def _nearest_in_buckets(targets: Rows, pool: Rows, errors: list[float]) -> Itera
         reach = (0.5 + _ROUNDING) * np.minimum(1.0, np.take(errors, owners)) * norms
         candidates = [np.empty(0, np.int64)]
         for row, index in _in_buckets(orders, bounds):
-            # rows are no nearer than their lengths are
+            # the distance of two rows is at least the difference of their lengths
             near = np.abs(pool_norms[index] - norms[row]) <= reach[row]
             candidates.append(owners[row[near]] * len(pool_rows) + index[near])
     target, index = np.divmod(np.unique(np.concatenate(candidates)), len(pool_rows))
@@ -322,7 +338,7 @@ def _nearest_in_buckets(targets: Rows, pool: Rows, errors: list[float]) -> Itera
 def _in_buckets(
     orders: Sequence[np.ndarray], bounds: Sequence[Sequence[np.ndarray]]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """By table, rows of targets and those of the pool that lie in the same bucket."""
+    """Yield per table the target rows and the pool rows that share a bucket."""
     for order, (left, right) in zip(orders, bounds):
         counts = np.minimum(right - left, CANDIDATES)
         row = np.repeat(np.arange(len(left)), counts)
@@ -330,8 +346,7 @@ def _in_buckets(
 
 
 def _distances(targets: Rows, pool_rows: np.ndarray, target: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """The square of the distance of each target from a row of the pool, by the target's own length; of a target's rows
-    the nearest counts."""
+    """Return squared distances of targets from pool rows, relative to the target's length; the nearest row counts."""
     owners, rows = targets
     borders = np.searchsorted(owners, np.arange(len(rows) + 1))
     counts = np.diff(borders)[target]
@@ -349,8 +364,8 @@ def _distances(targets: Rows, pool_rows: np.ndarray, target: np.ndarray, index: 
 
 
 def _directions(rows: np.ndarray) -> np.ndarray:
-    """The rows as vectors of length 1; those that have no direction as 0."""
+    """Return the rows scaled to length 1; rows without a direction become 0."""
     return np.nan_to_num(rows / np.linalg.norm(rows, axis=1, keepdims=True), nan=0.0, posinf=0.0, neginf=0.0)
 
 
-AS_GOOD = 2.0  # times the best error; copies of one tensor have the same error but for the order of its sums
+AS_GOOD = 2.0  # factor on the best error; copies of one tensor differ only in the order of their sums

@@ -1,10 +1,10 @@
-"""Whether two runs of a fixed model hold the same integers: what a converter's or a simulator's fault shows in first.
+"""Comparison of the integers in two runs of a fixed model, which reveals faults of a converter or simulator first.
 
-It is asked of a pair whose two sides are quantised alike: one type, one zero point, one scale (as a header prints it,
-with six decimals, where a side knows no better), both stored as integers or both dequantised. Scales of stored integers
-may be a unit of the last decimal apart, which ranges of six decimals are enough for. Integers are compared
-even where no true scale is known: then the pair is measured in steps, which leaves COS and RMSE as they are, both
-being the same whatever the scale. Of dequantised values one scale makes two equal exactly where the integers are.
+It applies to pairs whose sides are quantised alike: same type, zero point and scale, both stored as integers or both
+dequantised. If a side knows its scale only from a header, scales are compared with the header's six decimals. Scales
+of stored integers may differ by one unit of the last decimal, because ranges of six decimals allow it. Integers are
+compared even without a known true scale. The pair is then measured in steps, which does not change COS and RMSE,
+because both are independent of the scale. With one scale, dequantised values are equal exactly if the integers are.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from sgsdump.tensors.tensor import Quant, TensorInfo
 if TYPE_CHECKING:
     from sgsdump.comparison.alignment import Pair
 
-IN_STEPS = "measured in steps: the dumps do not tell the true scale"
-PRINTED_UNIT = 1e-6  # of the last of six decimals
+IN_STEPS = "measured in steps because the dumps do not state the true scale"
+PRINTED_UNIT = 1e-6  # unit of the sixth decimal
 FLOAT32_STEP = float(np.finfo(np.float32).eps)
-PRINTED_ERROR = PRINTED_UNIT / 2  # of a scale that was read from them
+PRINTED_ERROR = PRINTED_UNIT / 2  # error of a scale that was read from six decimals
 HIDDEN = "by scales that differ behind the six decimals of the headers"
-KNOWN_TO = 0.25  # of a step: a difference that a coarse scale makes less certain is not given in steps
+KNOWN_TO = 0.25  # most uncertainty in steps for which a difference is given in steps
 
 
 class Differences(Accumulator):
-    """How many values differ, and the largest difference."""
+    """Number of differing values, and the largest difference."""
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
@@ -45,15 +45,17 @@ class Differences(Accumulator):
 
 
 def are_indices(pair: Pair) -> bool:
-    """Whether the benchmark holds whole numbers that mean themselves, as TopK and ArgMax make; narrow types
-    may be a fixed model's."""
+    """Return whether the benchmark holds whole numbers that are no quantised values, as from TopK and ArgMax.
+
+    Integers narrower than 32 bits are excluded, because they may be a fixed model's values.
+    """
     sample, benchmark = pair.sample.tensor.info, pair.benchmark.tensor.info
     is_whole = benchmark.dtype.kind == "b" or (benchmark.dtype.kind in "iu" and benchmark.dtype.itemsize >= 4)
     return is_whole and sample.quant is None and benchmark.quant is None
 
 
 def both_quantised(pair: Pair) -> bool:
-    """Whether both sides are integers of a fixed model, or the floats that such integers mean."""
+    """Return whether both sides are integers of a fixed model, or both are the dequantised floats."""
     sample, benchmark = pair.sample.tensor.info, pair.benchmark.tensor.info
     if sample.quant is None or benchmark.quant is None or sample.quant.dtype is None or benchmark.quant.dtype is None:
         return False
@@ -61,7 +63,7 @@ def both_quantised(pair: Pair) -> bool:
 
 
 def unlike(pair: Pair) -> str:
-    """How two quantised sides are quantised differently, "" where they are not."""
+    """Return how the quantisation of the two sides differs, or ""."""
     sample, benchmark = _quant(pair.sample.tensor.info), _quant(pair.benchmark.tensor.info)
     alike = (sample.dtype, sample.zero_point, sample.axis) == (benchmark.dtype, benchmark.zero_point, benchmark.axis)
     stored = pair.sample.tensor.info.dtype.kind in "iu"
@@ -71,8 +73,7 @@ def unlike(pair: Pair) -> str:
 
 
 def measured_in_steps(pair: Pair) -> tuple[Quant, Quant] | None:
-    """The scale of one step for both sides, where integers alike are compared and a true scale is
-    missing; else None."""
+    """Return a scale of one step for both sides if integers are compared and a true scale is unknown; else None."""
     if not both_quantised(pair) or unlike(pair) or pair.sample.tensor.info.dtype.kind == "f":
         return None
     quants = [_quant(record.tensor.info) for record in (pair.sample, pair.benchmark)]
@@ -84,7 +85,7 @@ def measured_in_steps(pair: Pair) -> tuple[Quant, Quant] | None:
 
 
 def integers_of(pair: Pair, differences: Differences, in_steps: bool) -> StoredIntegers:
-    """The integers of a quantised pair, as counted; ``in_steps``: the values are steps."""
+    """Return the counted integers of a quantised pair; ``in_steps`` means that the values are steps."""
     apart = unlike(pair)
     if apart:
         return StoredIntegers(0, 0, 0, apart)
@@ -99,7 +100,7 @@ def integers_of(pair: Pair, differences: Differences, in_steps: bool) -> StoredI
 
 
 def merged_integers(runs: Sequence[StoredIntegers | None]) -> StoredIntegers | None:
-    """Those of several runs together; None where one has none."""
+    """Return the integers of several runs together; None if a run has none."""
     integers = [run for run in runs if run is not None]
     if len(integers) < len(runs) or not integers:
         return None
@@ -124,7 +125,7 @@ def _same_scale(one: Quant, other: Quant, apart: float) -> bool:
     if np.ndim(one.scale) or np.ndim(other.scale):
         return False
     scale, wanted = float(f"{one.scale:f}"), float(f"{other.scale:f}")
-    # Beyond 16 the last decimal is finer than float32.
+    # Above 16, the sixth decimal is finer than float32.
     return abs(scale - wanted) <= max(apart, FLOAT32_STEP * wanted if apart else 0) * (1 + KNOWN_TO)
 
 
@@ -144,12 +145,12 @@ def _described(quant: Quant) -> str:
 
 @dataclass(frozen=True)
 class StoredIntegers:
-    """The integers of a pair.
+    """Integers of a pair.
 
-    count      how many there are.
-    differing  how many differ.
-    largest    the largest difference in steps; None where the scale is too coarse to tell it.
-    unlike     how the two sides are quantised, where that is not alike: the other numbers are 0 then.
+    count      number of integers.
+    differing  number of differing integers.
+    largest    largest difference in steps; None if the scale is too coarse to tell.
+    unlike     how the quantisation of the two sides differs, or ""; if it differs, the other numbers are 0.
     """
 
     count: int
@@ -159,7 +160,7 @@ class StoredIntegers:
 
     @property
     def share(self) -> float:
-        """How many of 1 differ."""
+        """Share of differing integers."""
         return self.differing / self.count if self.count else 0.0
 
     @property
@@ -168,12 +169,12 @@ class StoredIntegers:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether the sides differ by no more than their scales behind the decimals of the headers."""
+        """True if the scales differ only beyond the decimals of the headers."""
         return self.unlike == HIDDEN
 
     @property
     def size(self) -> str:
-        """By how much at most the integers differ, to follow how many do; "" where it is not known."""
+        """Suffix with the largest difference; "" if unknown."""
         return "" if self.largest is None else f", by at most {self.largest} step{'' if self.largest == 1 else 's'}"
 
     def __str__(self) -> str:

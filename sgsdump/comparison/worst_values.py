@@ -1,4 +1,4 @@
-"""Where the values of one pair of tensors are farthest apart: index, both values and the error of single elements."""
+"""Elements of a pair of tensors with the largest errors: index, both values and the error."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ Number = int | float | complex
 
 @dataclass(frozen=True)
 class WorstValue:
-    """One element: real values as the tensors hold them; error is |sample - benchmark|, infinite where one side is NaN
-    or Inf and the other is not the same; relative is error / |benchmark|."""
+    """One element with its real values as in the tensors.
+
+    error     |sample - benchmark|; infinite if one side is NaN or Inf and the other differs.
+    relative  error / |benchmark|.
+    """
 
     index: tuple[int, ...]
     sample: Number
@@ -39,10 +42,10 @@ class WorstValue:
 
 @dataclass(frozen=True)
 class WorstValues:
-    """The elements farthest apart, the farthest first; equal ones are not among them.
+    """Elements with the largest errors, worst first, without equal elements.
 
-    shape  what ``index`` counts in, the sample's unless ``note`` says otherwise.
-    differing  how many of all elements differ.
+    shape      shape that ``index`` refers to: the sample's, unless ``note`` says otherwise.
+    differing  number of differing elements.
     """
 
     pair: Pair
@@ -53,13 +56,13 @@ class WorstValues:
 
 
 def worst_values(sample: Dump, benchmark: Dump, name: str, count: int) -> WorstValues:
-    """The ``count`` elements of the tensor ``name`` (of the benchmark, or the sample) with the largest errors.
+    """Return the ``count`` elements of the tensor ``name`` (of the benchmark or sample) with the largest errors.
 
-    Tensors are paired, and their layouts matched, as ``compare`` does. Of equal errors the first come first.
-    Raises ConfigError for a name that is not compared, ValuesError when the two do not fit each other.
+    Tensors are paired, and their layouts matched, as in ``compare``. Among equal errors, the first elements come first.
+    Raises ConfigError for a name that is not compared, ValuesError if the two tensors do not fit.
     """
     if count < 1:
-        raise ConfigError(f"the number of worst values is 1 or more, so {count} cannot be one")
+        raise ConfigError(f"the number of worst values must be 1 or more, not {count}")
     pair = _pair_of(sample, benchmark, name)
     crop = not (has_own_inputs(sample) or has_own_inputs(benchmark))
     measured, notes = Measures({}, crop=crop).measured(pair)
@@ -76,7 +79,7 @@ def worst_values(sample: Dump, benchmark: Dump, name: str, count: int) -> WorstV
 
 
 def _pair_of(sample: Dump, benchmark: Dump, name: str) -> Pair:
-    """The pair that bears the name, outputs before inputs."""
+    """Return the pair with this name, outputs before inputs."""
     alignment = align_names(sample, benchmark, inputs=True)
     pairs = sorted(alignment.pairs, key=lambda pair: pair.benchmark.io != "out")
     for named in ([p for p in pairs if p.benchmark.name == name], [p for p in pairs if p.sample.name == name]):
@@ -86,17 +89,17 @@ def _pair_of(sample: Dump, benchmark: Dump, name: str) -> Pair:
     unpaired = alignment.only_in_benchmark + alignment.only_in_sample
     reason = next((f": {item.reason}" for item in unpaired if item.record.name == name), "")
     names = [pair.benchmark.name for pair in pairs]
-    raise ConfigError(f"{name!r} is not among the tensors compared{reason or hint(name, names)}")
+    raise ConfigError(f"{name!r} is not among the compared tensors{reason or hint(name, names)}")
 
 
 class _Farthest(Accumulator):
-    """The places of the largest errors; the memory it takes is that of a few chunks."""
+    """Positions of the largest errors; memory is that of a few chunks."""
 
     def __init__(self, count: int):
         super().__init__(Settings())
         self.count = count
         self.seen = self.differing = 0
-        self.heap: list[tuple[float, int]] = []  # (error, -place): its first is the one to give way
+        self.heap: list[tuple[float, int]] = []  # (error, -place): the first entry is replaced next
 
     def add(self, a: np.ndarray, b: np.ndarray, d: np.ndarray) -> None:
         errors = np.abs(d)
@@ -115,12 +118,12 @@ class _Farthest(Accumulator):
         self.seen += d.size
 
     def _candidates(self, errors: np.ndarray, least: float) -> np.ndarray:
-        """The first places of the ``count`` largest errors above ``least``."""
+        """Return the first positions of the ``count`` largest errors above ``least``."""
         (above,) = np.nonzero(errors > least)
         return above[np.argsort(-errors[above], kind="stable")[: self.count]]
 
     def found(self) -> list[tuple[int, float]]:
-        """(place, error), the largest error first, then the first place."""
+        """Return (place, error), largest error first, then first place."""
         return [(-place, error) for error, place in sorted(self.heap, reverse=True)]
 
 

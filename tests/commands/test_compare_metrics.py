@@ -200,7 +200,7 @@ def test_a_metric_of_the_users_own_that_fails_is_one_line(dumps, tmp_path, capsy
     (tmp_path / "other.py").write_text(OWN)
     for names, said in (
         (["own.py:writes"], "own.py:8: the metric failed: ValueError: 'assignment destination is read-only'"),
-        (["own.py:says"], "own.py: says gave 'good', which is not a number"),
+        (["own.py:says"], "own.py: says returned 'good', which is not a number"),
         (["own.py:mse"], "mse is a metric of sgsdump; give your function another name"),
         (["own.py:none"], "own.py has no function none(sample, benchmark)"),
         (["none.py:f"], "there is no metric file"),

@@ -48,7 +48,7 @@ def test_a_path_that_is_no_dump_and_what_is_no_path(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"metrics": "mae"}, r"metrics is a list of names, not a string; write metrics=\['mae'\]"),
+        ({"metrics": "mae"}, r"metrics must be a list of names, not a string; write metrics=\['mae'\]"),
         ({"metrics": "mae,diff2"}, r"write metrics=\['mae', 'diff2'\]"),
         ({"name_map": "names.json"}, "name_map is a mapping .*read_name_sources"),
         ({"name_map": Path("names.json")}, "name_map is a mapping"),

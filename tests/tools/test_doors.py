@@ -244,7 +244,7 @@ def test_auto_dump_debug_on_the_sdk_s_edge_cases(work: Path, shared: Path) -> No
     other = {name for name in theirs if figures(ours[name]) != figures(theirs[name])}
     assert other == {"5.cube3.xx.output0", "22.big.xx.output0"}
     assert "COS: 0.999840" in ours["22.big.xx.output0"]
-    assert "<<benchmark transposed NHWC to NCHW (COS 0.057178 as it lies)>> MSE" in ours["3.cube.xx.output0"]
+    assert "<<benchmark transposed NHWC to NCHW (COS 0.057178 as stored)>> MSE" in ours["3.cube.xx.output0"]
     assert sum("<<" in line for line in ours.values()) == 1
     marked = {name for name, line in ours.items() if line.endswith("     **** OVER threshold!!!! ****")}
     assert marked == {f"{name}.xx.output0" for name in ("5.cube3", "8.zerob", "12.hasinf", "13.jump")}
