@@ -70,7 +70,7 @@ def test_an_ambiguous_name_is_reported(tmp_path: Path, capsys: pytest.CaptureFix
     [
         (["--name-rule", "x"], "is not PATTERN=REPLACEMENT"),
         (["--name-rule", "(=x"], "is not a regular expression"),
-        (["--name-rule", "x=y"], "fits no name of the sample"),
+        (["--name-rule", "x=y"], "matches no name of the sample"),
         (["--name-map", "gone.json"], "gone.json"),
         (["--name-rule", "a=b", "--golden", "a.npz"], "--name-rule cannot be combined with --golden"),
     ],

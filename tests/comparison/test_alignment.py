@@ -114,7 +114,7 @@ def test_cut_names_pair_only_where_nothing_else_could_be_meant(sample, benchmark
     found = align(*map(Dump, sides))
     assert [(p.sample.name, p.benchmark.name) for p in found.pairs] == paired
     for unpaired in found.only_in_sample + found.only_in_benchmark:
-        assert "more than one begins so" in unpaired.reason or "no output of this name" in unpaired.reason
+        assert "several names start with it" in unpaired.reason or "no output of this name" in unpaired.reason
 
 
 def test_a_name_that_reads_like_one_paired_already_has_no_partner():

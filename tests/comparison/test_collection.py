@@ -41,7 +41,7 @@ def test_paths_and_dumps_are_the_same(tmp_path):
 def test_a_path_that_is_no_dump_and_what_is_no_path(tmp_path):
     with pytest.raises(FormatError, match="no such file"):
         sgsdump.compare(tmp_path / "no.bin", dump("a"))
-    with pytest.raises(ConfigError, match="takes dumps or their paths, not ndarray"):
+    with pytest.raises(ConfigError, match="takes Dump objects or paths, not ndarray"):
         sgsdump.compare(VALUES, dump("a"))
 
 
@@ -50,8 +50,8 @@ def test_a_path_that_is_no_dump_and_what_is_no_path(tmp_path):
     [
         ({"metrics": "mae"}, r"metrics must be a list of names, not a string; write metrics=\['mae'\]"),
         ({"metrics": "mae,diff2"}, r"write metrics=\['mae', 'diff2'\]"),
-        ({"name_map": "names.json"}, "name_map is a mapping .*read_name_sources"),
-        ({"name_map": Path("names.json")}, "name_map is a mapping"),
+        ({"name_map": "names.json"}, "name_map must be a mapping .*read_name_sources"),
+        ({"name_map": Path("names.json")}, "name_map must be a mapping"),
         ({"metrics": ["maee"]}, "unknown metric 'maee'; did you mean 'mae'"),
         ({"compatible": "msaccucm"}, "did you mean 'msaccucmp'"),
     ],

@@ -1,4 +1,4 @@
-"""Which name of one dump is which of the other: the files that say so, and their reading functions by kind."""
+"""Files that map the names of one dump to those of the other, and their reading functions by kind."""
 
 from sgsdump.registry import Registry
 

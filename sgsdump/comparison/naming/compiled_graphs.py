@@ -1,8 +1,9 @@
-"""Programs of which one side is compiled: what the graphs hold is not comparable, what goes in and comes out is.
+"""Programs of which one side is compiled: only inputs and outputs of compiled graphs are comparable.
 
-A compiled graph stands in the module in which it ran, beside the same graph run operator by operator. Where the other
-side runs that module operator by operator, everything inside it is in the graph; the module's own inputs and outputs
-are compared. Those of the outermost module, which is no operator of the dump, are the tensors that it took and gave.
+A compiled graph is recorded in the module in which it ran, beside the same graph run operator by operator. If the
+other side runs that module operator by operator, everything inside the module corresponds to the graph. The module's
+own inputs and outputs are compared. For the outermost module, which is not an operator of the dump, these are the
+tensors that the module took and returned.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from sgsdump.dumps.dump import Dump, Network, Record
 
 HOW = "input or output of the outermost module"
 COMPILED_GRAPH, EAGER_GRAPH = "compiled.graph", "eager.graph"
-_ADVICE = "capture that program again with sgsdump exec --inside eager to compare what is inside"
+_ADVICE = "capture that program again with sgsdump exec --inside eager to compare its inner tensors"
 
 
 def inside_graphs(networks: tuple[Nodes, Nodes], paired: Collection[Node] | None = None) -> dict[Node, str]:
-    """Return what is not comparable as a compiled graph of one side holds it, each with the reason.
+    """Return the operators that are not comparable because a compiled graph of one side contains them, with the reason.
 
-    Without ``paired`` that is all inside a module of which the other side has graphs alone, and the graphs without a
-    counterpart; with it, also what was not paired inside a module that runs operators beside a graph.
+    Without ``paired``, these are all operators inside a module of which the other side has only graphs, and graphs
+    without
+    a counterpart. With ``paired``, unpaired operators inside a module that runs operators beside a graph are added.
     """
     found: dict[Node, str] = {}
     homes = [_homes(side) for side in networks]
@@ -34,9 +36,9 @@ def inside_graphs(networks: tuple[Nodes, Nodes], paired: Collection[Node] | None
         for node in side:
             if node.word in (COMPILED_GRAPH, EAGER_GRAPH):
                 if node.module not in others:
-                    found[node] = f"a compiled graph; the {other} runs its operators one by one"
+                    found[node] = f"a compiled graph; the {other} runs its operators separately"
                 elif node.module not in alike:
-                    found[node] = f"the {other} is cut into other compiled graphs here; {_ADVICE}"
+                    found[node] = f"the {other} is split into different compiled graphs here; {_ADVICE}"
             elif any(_is_inside(node, home) for home, whole in others.items() if home not in own and whole) or (
                 paired is not None
                 and node not in paired
@@ -47,14 +49,14 @@ def inside_graphs(networks: tuple[Nodes, Nodes], paired: Collection[Node] | None
 
 
 def _homes(side: Nodes) -> dict[str, bool]:
-    """The modules in which compiled graphs ran, and whether nothing else was dumped inside them."""
+    """Return the modules in which compiled graphs ran, and whether nothing else was dumped inside them."""
     homes = {node.module for node in side if node.word == COMPILED_GRAPH}
     others = [node for node in side if node.word not in (COMPILED_GRAPH, EAGER_GRAPH)]
     return {home: not any(_is_inside(node, home) for node in others) for home in homes}
 
 
 def ends(dumps: tuple[Dump, Dump], networks: tuple[Network, Network]) -> Iterator[Pair]:
-    """Pair what the outermost modules took and gave, where both are of one class and took and gave as much."""
+    """Pair the inputs and outputs of the outermost modules if class and number of tensors are equal."""
     sample, benchmark = (dump.outermost() for dump in dumps)
     if not sample.name or sample.name != benchmark.name:
         return
@@ -69,7 +71,10 @@ def ends(dumps: tuple[Dump, Dump], networks: tuple[Network, Network]) -> Iterato
 
 
 def of_outermost(findings: Iterable[Finding], rows: Iterable[Row]) -> Iterator[Finding]:
-    """The findings, the causes marked that are the output of an outermost module, whose operators are in a graph."""
+    """Yield the findings.
+
+    Causes at the output of an outermost module are marked, because its operators are in a graph.
+    """
     names = {row.name for row in rows if row.paired == HOW and row.io == "out"}
     for finding in findings:
         is_of_graph = finding.kind == "cause" and finding.layer in names
@@ -77,7 +82,7 @@ def of_outermost(findings: Iterable[Finding], rows: Iterable[Row]) -> Iterator[F
 
 
 def _are_cut_alike(networks: tuple[Nodes, Nodes], home: str) -> bool:
-    """Whether both sides ran as many graphs in a module, with as many inputs and outputs each."""
+    """Return whether both sides ran equally many graphs in a module, each with equally many inputs and outputs."""
     sample, benchmark = (
         [(len(node.inputs), len(node.outputs)) for node in side if node.word == COMPILED_GRAPH and node.module == home]
         for side in networks
@@ -86,14 +91,14 @@ def _are_cut_alike(networks: tuple[Nodes, Nodes], home: str) -> bool:
 
 
 def _is_inside(node: Node, home: str) -> bool:
-    """Whether a node is in the module, and not the module itself."""
+    """Return whether a node is inside the module and not the module itself."""
     if not home:
         return True
     return f"{node.module}.".startswith(f"{home}.") and not (node.is_module and node.module == home)
 
 
 def _by_value(dump: Dump, network: Network) -> dict[tuple[str, Hashable], Record]:
-    """The first input and the last output of each value: of a module, rather than of its last operator."""
+    """Return the first input and the last output of each value: those of a module rather than of its last operator."""
     known: dict[tuple[str, Hashable], Record] = {}
     for record in dump.records:
         operator = network.get(record.op_index)

@@ -1,11 +1,13 @@
-"""What one library computes as one operator or module and another as several. Apart: rules of operators, no pairing.
+"""Rules for operators that one library computes as one operator or module and another as several.
 
-``ends_of_modules``: a module whose operators the dump does not have (torch's hooks take modules alone) pairs with the
-last operator that the other side runs in it: a Linear of three dimensions is MatMul and Add in ONNX, a GELU five nodes.
-So does at last a module whose operators are others altogether, as those of a GRU are, which ONNX has as one.
-``ends_of_operators``: an operator of ``SIGNATURES`` pairs with the last of those that compute it, which are found from
-the one that no other function has.
-``moved``: what only moves values (Reshape, Transpose) pairs where it moves the same values to the same positions.
+``ends_of_modules``: a module without recorded operators (torch's hooks record only modules) is paired with the last
+operator that the other side runs in it. Examples: a Linear with three dimensions is MatMul and Add in ONNX, a GELU is
+five nodes. The last resort is the same for modules with entirely different operators, such as a GRU, which is one
+operator in ONNX.
+``ends_of_operators``: an operator of ``SIGNATURES`` is paired with the last of the operators that compute it; they are
+found from the operator that no other function contains.
+``moved``: operators that only move values (Reshape, Transpose) are paired if they move the same values to the same
+positions.
 """
 
 from __future__ import annotations
@@ -24,19 +26,19 @@ from sgsdump.tensors.types import nchw_shape
 
 MOVING = frozenset(("reshape", "transpose"))
 _UNCHANGED = "identity"
-# An operator -> the kinds of which one is among those that compute it.
+# Operator -> kinds of which one occurs among the operators that compute it.
 SIGNATURES: Mapping[str, tuple[str, ...]] = {
     "gelu": ("erf", "tanh"),
     "layer_norm": ("sqrt",),
     "scaled_dot_product_attention": ("softmax",),
     "silu": ("sigmoid",),
 }
-# Larger tensors are not followed through what moves them.
+# Moves of larger tensors are not followed.
 MOST_VALUES = 1 << 22
 
 
 class ModuleEnd(NamedTuple):
-    """A module of one side, the operator of the other whose output is the module's, and all that it runs in it."""
+    """Module of one side, and the other side's operators in it; ``last`` has the module's output."""
 
     module: Node
     last: Node
@@ -44,8 +46,10 @@ class ModuleEnd(NamedTuple):
 
 
 def ends_of_modules(modules: Nodes, operators: Nodes, outer: bool = False) -> list[ModuleEnd]:
-    """Of the modules that ran once and have no operators in the dump, those with an end on the other side; of those
-    that have operators with ``outer``."""
+    """Return the modules that ran once and contain no operators, with their end on the other side.
+
+    With ``outer``, return the modules that contain operators instead.
+    """
     inside: defaultdict[str, list[Node]] = defaultdict(list)
     for node in operators.inner:
         path = "" if node.is_module else node.module
@@ -65,7 +69,7 @@ def ends_of_modules(modules: Nodes, operators: Nodes, outer: bool = False) -> li
 
 
 def ends_of_operators(side: Nodes, other: Nodes, paired: Collection[Node]) -> list[tuple[Node, Node]]:
-    """The operators of ``side`` that are not paired and are several on the other one, with the last of these."""
+    """Return unpaired operators of ``side`` that the other side splits, with the last of its parts."""
     ends = []
     for kind, signature in SIGNATURES.items():
         one, several = (
@@ -84,7 +88,7 @@ def ends_of_operators(side: Nodes, other: Nodes, paired: Collection[Node]) -> li
 
 
 def moved(sides: tuple[Nodes, Nodes], ends: Sequence[tuple[Node, Node]]) -> list[tuple[Node, Node]]:
-    """The operators that move the same values of paired tensors to the same positions. ``ends``: of all pairs."""
+    """Return pairs of operators that move values of paired tensors to the same positions; ``ends`` are all pairs."""
     found = []
     for index, nodes in enumerate(sides):
         sources = {pair[index]: number for number, pair in enumerate(ends)}
@@ -106,7 +110,7 @@ def _by_module(nodes: Iterable[Node]) -> dict[str, list[Node]]:
 
 
 def _exit(nodes: Nodes, members: Collection[Node]) -> Node | None:
-    """The only one of the members that others read, or that nothing reads; None where there are several."""
+    """Return the only member that others read, or that nothing reads; None if there are several."""
     within = set(members)
     left = [node for node in members if any(reader not in within for reader in nodes.readers[node.place])]
     left = left or [node for node in members if not nodes.readers[node.place]]
@@ -114,7 +118,7 @@ def _exit(nodes: Nodes, members: Collection[Node]) -> Node | None:
 
 
 def _last_from(nodes: Nodes, start: Node, paired: Collection[Node]) -> Node | None:
-    """The exit of what is computed of ``start``, and of what does not depend on it, up to what is paired."""
+    """Return the exit of the operators computed from ``start``, up to paired operators."""
     members, following = {start: None}, {start}
     for node in nodes.inner[nodes.inner.index(start) + 1 :]:
         makers = {maker for maker in nodes.feeding[node.place] if maker in following}
@@ -127,7 +131,7 @@ def _last_from(nodes: Nodes, start: Node, paired: Collection[Node]) -> Node | No
 
 
 def _shape(node: Node) -> tuple[int, ...] | None:
-    """That of the first output, in the model's order of axes."""
+    """Return the shape of the first output in the model's order of axes."""
     record = node.outputs.get(0)
     shape = record.tensor.shape if record is not None else None
     if record is None or shape is None or len(shape) != 4 or record.tensor.info.layout != "NHWC":
@@ -136,7 +140,7 @@ def _shape(node: Node) -> tuple[int, ...] | None:
 
 
 def _arrangement(nodes: Nodes, node: Node, sources: Mapping[Node, int]) -> tuple | None:
-    """The source of what an operator moves, its shape and which value is where; None where that is not known."""
+    """Return the source of moved values, their shape and the position of each value; None if unknown."""
     chain: list[Node] = []
     at: Node | None = node
     while at is not None and at not in sources:
@@ -165,7 +169,7 @@ def _arrangement(nodes: Nodes, node: Node, sources: Mapping[Node, int]) -> tuple
 
 
 def _axes(node: Node, rank: int) -> list[int] | None:
-    """The permutation of a transposition, by its arguments as ONNX or torch has them."""
+    """Return the permutation of a transposition from its ONNX or torch arguments."""
     arguments = node.arguments
     try:
         if "dim0" in arguments:

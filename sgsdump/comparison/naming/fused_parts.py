@@ -1,14 +1,14 @@
-"""One module that computes what several compute in the other dump: qkv of q, k and v, gate_up of gate and up.
+"""Split a module that is several modules in the other dump: qkv of q, k and v, gate_up of gate and up.
 
-A name map says it, with the axis on which the parts follow one another::
+A name map contains the entry, with the axis along which the parts are concatenated::
 
     {"layers.*.attn.qkv_proj": {"parts": ["layers.*.attn.q_proj", "layers.*.attn.k_proj", "layers.*.attn.v_proj"],
                                 "axis": -1}}
 
-The key is the path of a module of either dump, the parts are of the other; ``*`` stands for one part of a path, and for
-the same in all. The tensors of the module (what it reads, its operators, what it makes, in order) are taken apart: into
-pieces as long as the parts' tensors, on the axis that is stated or, of a weight that lies otherwise, on the only one
-where their lengths add up. What is of one shape everywhere, as what all of them read, is compared as a whole.
+The key is the path of a module of either dump, the parts belong to the other dump. ``*`` stands for one part of a path,
+equal in all paths. The module's tensors (inputs, operators and outputs, in order) are cut into pieces as long as the
+parts' tensors, along the stated axis. For a weight with other axes, the only axis on which the lengths add up is used.
+Tensors of one shape everywhere, such as a common input, are compared as a whole.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Key = tuple[bool, str, str, int]
 
 @dataclass(frozen=True)
 class Fused:
-    """A module and its parts, by their paths, in the order in which they follow one another on ``axis``."""
+    """Module and its parts by path, in their order along ``axis``."""
 
     name: str
     parts: tuple[str, ...]
@@ -44,9 +44,9 @@ class Fused:
 def split_fused(
     dumps: tuple[Dump, Dump], networks: tuple[Network, Network], fused: Sequence[Fused]
 ) -> tuple[tuple[Dump, Dump], tuple[Pair, ...]]:
-    """Both dumps, the tensors of fused modules in pieces, and the pairs of these with those of the parts.
+    """Return both dumps with the tensors of fused modules in pieces, and the pairs of pieces and parts.
 
-    Raises ConfigError for a module that neither dump has, and for parts that the other one lacks.
+    Raises ConfigError for a module that neither dump has, and for parts that the other dump lacks.
     """
     pieces: tuple[dict[int, list[Record]], dict[int, list[Record]]] = ({}, {})
     pairs: list[Pair] = []
@@ -56,14 +56,14 @@ def split_fused(
         found = [each for each in found if any(part in tensors[1 - each[0]] for part in each[2])]
         if not found:
             raise ConfigError(
-                f"the name map takes {one.name} apart, but no module of this path is in one dump and its parts in the "
+                f"the name map splits {one.name}, but no module of this path is in one dump with its parts in the "
                 f"other ({listed(one.parts, 3)})"
             )
         for side, path, parts in found:
             missing = [part for part in parts if part not in tensors[1 - side]]
             if missing:
                 raise ConfigError(
-                    f"the name map takes {path} of the {SIDES[side]} apart; the {SIDES[1 - side]} has no {missing[0]}"
+                    f"the name map splits {path} of the {SIDES[side]}; the {SIDES[1 - side]} has no {missing[0]}"
                 )
             of_parts = [tensors[1 - side][part] for part in parts]
             for how, record, cut, part in _taken_apart(one.axis, path, tensors[side][path], of_parts):
@@ -79,7 +79,7 @@ def split_fused(
 
 
 def fused_of(name: str, entry: Mapping[str, Any]) -> Fused | None:
-    """The entry of a name map; None for one of another form."""
+    """Return the entry of a name map, or None if its form differs."""
     parts, axis = entry.get("parts"), entry.get("axis")
     if not isinstance(parts, list) or len(parts) < 2 or not all(isinstance(part, str) for part in parts):
         return None
@@ -87,7 +87,7 @@ def fused_of(name: str, entry: Mapping[str, Any]) -> Fused | None:
 
 
 def _by_module(dump: Dump, network: Network) -> dict[str, list[tuple[_Key, Record]]]:
-    """The tensors of each module in their order, and what each is there."""
+    """Return the tensors of each module in order, each with its role."""
     found: dict[str, list[tuple[_Key, Record]]] = {}
     for record in dump.records:
         operator = network.get(record.op_index)
@@ -98,7 +98,7 @@ def _by_module(dump: Dump, network: Network) -> dict[str, list[tuple[_Key, Recor
 
 
 def _fitting(fused: Fused, modules: Mapping[str, object]) -> Iterator[tuple[str, list[str]]]:
-    """The modules that a key names, each with its parts."""
+    """Yield the modules that match a key, each with its parts."""
     pattern = re.compile("([^.]*)".join(map(re.escape, fused.name.split("*"))))
     for path in modules:
         match = pattern.fullmatch(path)
@@ -114,9 +114,9 @@ def _filled(part: str, words: Sequence[str]) -> str:
 def _taken_apart(
     axis: int, path: str, whole: Sequence[tuple[_Key, Record]], parts: Sequence[Sequence[tuple[_Key, Record]]]
 ) -> Iterator[tuple[tuple[str, str], Record, Record, Record]]:
-    """For each tensor of the module and each part: how, the tensor, its piece, and the part's tensor."""
+    """Yield for each tensor of the module and each part: how, the tensor, its piece, and the part's tensor."""
     if any([key for key, _ in part] != [key for key, _ in whole] for part in parts):
-        whole, parts = _of_modules(whole), [_of_modules(part) for part in parts]  # other operators inside
+        whole, parts = _of_modules(whole), [_of_modules(part) for part in parts]  # different operators inside
     if any(len(part) != len(whole) for part in parts):
         return
     for number, (_, record) in enumerate(whole):
@@ -140,8 +140,10 @@ def _of_modules(tensors: Sequence[tuple[_Key, Record]]) -> list[tuple[_Key, Reco
 
 
 def _axis(stated: int, whole: tuple[int, ...] | None, parts: Sequence[tuple[int, ...] | None]) -> int | None:
-    """The axis on which the parts' lengths add up to the whole's: the stated one, else the only one; -1 where all are
-    of one shape, None where nothing fits."""
+    """Return the axis along which the parts' lengths add up to the whole: the stated axis, else the only one.
+
+    -1 if all shapes are equal, None if nothing fits.
+    """
     shapes = [shape for shape in parts if shape is not None]
     if whole is None or len(shapes) < len(parts) or any(len(shape) != len(whole) for shape in shapes):
         return None

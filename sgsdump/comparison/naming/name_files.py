@@ -1,40 +1,39 @@
-"""The user's sources for which name of one dump is which of the other: mapping files of several kinds, and rules.
+r"""Files and rules in which a user maps the names of one dump to those of the other.
 
-**A name map**, for dumps whose names do not tell:
+**A name map**, for dumps whose names do not match:
 
 JSON    one object, UTF-8: ``{"benchmark name": "sample name", …}``
-YAML    ``benchmark name: sample name``, a line each (the extra ``yaml``)
-CSV     two columns between ``,``, ``;`` or tabs, benchmark first; a first row ``sample,benchmark`` or
-        ``benchmark,sample`` says so itself
+YAML    ``benchmark name: sample name``, one line each (the extra ``yaml``)
+CSV     two columns separated by ``,``, ``;`` or tabs, benchmark first; a first row ``sample,benchmark`` or
+        ``benchmark,sample`` sets the order
 
-An entry of JSON or YAML whose value is ``{"parts": ["path", …], "axis": -1}`` takes a fused module apart
+A JSON or YAML entry with the value ``{"parts": ["path", …], "axis": -1}`` splits a fused module
 (``fused_parts.py``).
 
-Names stand exactly as in the dumps; a name that is not UTF-8 is escaped (JSON). Each name stands once on its side.
-Tensors that are not in the map are paired by their names.
+Names are written exactly as in the dumps; a name that is not UTF-8 is escaped (JSON). Each name occurs once per side.
+Tensors outside the map are paired by name.
 
-**Rules** that rewrite the sample's names into the benchmark's: regular expressions, a line each::
+**Rules** that rewrite the sample's names into the benchmark's names: regular expressions, one per line::
 
     # comments and empty lines are skipped
     ^npu_ ->
-    /(\\d+)/conv -> .\\1.conv
+    /(\d+)/conv -> .\1.conv
 
-The pattern is Python's, found anywhere in a name; ``\\1`` in the replacement is the first group. All rules are applied
-one after the other, each to the result of the last. They are the user's own: a pattern can be written that takes for
-ever, so names of more than 1000 characters are left alone.
+The pattern is a Python regular expression that matches anywhere in a name; ``\1`` in the replacement is the first
+group. All rules are applied in order, each to the result of the previous rule. A user's pattern may take exponential
+time, so names of more than 1000 characters are not rewritten.
 
-**msprobe's layer mapping**: how modules of one framework's network are called in the other's, by the module's class::
+**msprobe's layer mapping**: names of one framework's modules in the other framework, by the module's class::
 
     TopLayer:                                  # or Cell
       network_with_loss: module
     ParallelAttention:
       flash_attention_score: core_attention_flash.npu_fusion_attention
 
-YAML (the extra ``yaml``) or the same as JSON: inside a ParallelAttention of the sample, what is called
-flash_attention_score is in the benchmark npu_fusion_attention inside core_attention_flash. Names that are not in it
-are the same on both sides.
+YAML (the extra ``yaml``) or JSON. In this example, flash_attention_score inside a ParallelAttention of the sample is
+npu_fusion_attention inside core_attention_flash in the benchmark. Names without an entry are equal on both sides.
 
-The vendors' files that link operators are in ``operator_maps``.
+``operator_maps`` reads the vendors' files that link operators.
 """
 
 from __future__ import annotations
@@ -60,14 +59,17 @@ _SIDES = ("benchmark", "sample")
 
 
 def read_name_map(path: Path | str) -> dict[str, str]:
-    """Benchmark name -> sample name, by content. Raises FormatError for anything else, ConfigError when it cannot be
-    read, MissingExtra for YAML without its library."""
+    """Return benchmark name -> sample name; the format is detected from the content.
+
+    Raises FormatError for other content, ConfigError if the file cannot be read, MissingExtra for YAML without its
+    library.
+    """
     path = Path(path)
     return names_of_map(document_of(decode(read_bytes(path), path), path), path)
 
 
 def document_of(text: str, path: Path) -> Any:
-    """The object that a text holds, as JSON, YAML or rows of CSV. Raises FormatError."""
+    """Return the object in a JSON, YAML or CSV text. Raises FormatError."""
     kind = kind_of(text)
     if kind == "csv":
         return _of_csv(text, path)
@@ -75,8 +77,7 @@ def document_of(text: str, path: Path) -> Any:
 
 
 def kind_of(text: str) -> str:
-    """``json``, ``yaml``, ``csv``, or ``rules`` (lines ``PATTERN -> REPLACEMENT``), by the first line that says
-    something."""
+    """Return ``json``, ``yaml``, ``csv`` or ``rules`` (``PATTERN -> REPLACEMENT``), by the first line with content."""
     line = next((line.strip() for line in text.removeprefix("\ufeff").splitlines() if _says(line)), "")
     if " -> " in f"{line} ":  # the replacement may be empty
         return "rules"
@@ -88,15 +89,17 @@ def kind_of(text: str) -> str:
 
 
 def fused_of_map(document: Any) -> tuple[Fused, ...]:
-    """The modules that a parsed document takes apart."""
+    """Return the modules that a parsed document splits."""
     entries = document.items() if isinstance(document, dict) else ()
     found = (fused_of(str(name), entry) for name, entry in entries if isinstance(entry, dict))
     return tuple(fused for fused in found if fused is not None)
 
 
 def names_of_map(document: Any, path: Path) -> dict[str, str]:
-    """Benchmark name -> sample name of a parsed document, without what it takes apart. Raises FormatError for any
-    other, and for names twice."""
+    """Return benchmark name -> sample name of a parsed document, without split modules.
+
+    Raises FormatError for other documents, and for repeated names.
+    """
     if not isinstance(document, dict):
         raise FormatError(f"{path}: {FORM}, not a {type(document).__name__}")
     apart = {fused.name for fused in fused_of_map(document)}
@@ -108,16 +111,16 @@ def names_of_map(document: Any, path: Path) -> dict[str, str]:
             raise FormatError(f"{path}: {quoted(benchmark)} {what}; {FORM}")
         if sample in owners:
             raise FormatError(
-                f"{path}: the sample's {quoted(sample)} is given to {quoted(owners[sample])} and to {quoted(benchmark)}"
+                f"{path}: the sample's {quoted(sample)} is mapped from {quoted(owners[sample])} and from {quoted(benchmark)}"
             )
         owners[sample] = benchmark
     return document
 
 
 def write_name_map(names: Mapping[str, str], path: Path | str) -> None:
-    """Write benchmark name -> sample name, whole or not at all. Raises OutputError."""
+    """Write benchmark name -> sample name, completely or not at all. Raises OutputError."""
     with replacing(Path(path)) as file:
-        # escapes keep names that are not UTF-8, which are surrogates here
+        # escapes preserve names that are not UTF-8, stored as surrogates here
         file.write((json.dumps(dict(names), indent=1, ensure_ascii=True) + "\n").encode())
 
 
@@ -133,7 +136,7 @@ def _of_csv(text: str, path: Path) -> dict[str, str]:
     except csv.Error as error:
         raise FormatError(f"{path}: not valid CSV: {error}") from None
     if not rows:
-        raise FormatError(f"{path}: no row has a name in it; {FORM}")
+        raise FormatError(f"{path}: no row contains a name; {FORM}")
     order = [cell.lower() for cell in rows[0][1]]
     if sorted(order) == sorted(_SIDES):
         rows = rows[1:]
@@ -142,16 +145,18 @@ def _of_csv(text: str, path: Path) -> dict[str, str]:
     names: dict[str, str] = {}
     for number, row in rows:
         if len(row) != 2 or not all(row):
-            raise FormatError(f"{path}:{number}: a row of a name map has two names, not {len([c for c in row if c])}")
+            raise FormatError(
+                f"{path}:{number}: a row of a name map must have two names, not {len([c for c in row if c])}"
+            )
         pair = dict(zip(order, row))
         if pair["benchmark"] in names:
-            raise FormatError(f"{path}:{number}: the benchmark's {quoted(pair['benchmark'])} stands in it twice")
+            raise FormatError(f"{path}:{number}: the benchmark's {quoted(pair['benchmark'])} occurs twice")
         names[pair["benchmark"]] = pair["sample"]
     return names
 
 
 def _cells(line: str, mark: str) -> list[str]:
-    """One line alone: a quote that does not end must not swallow the file."""
+    """Split one line; the file is parsed line by line so that an unclosed quote cannot swallow it."""
     rows = csv.reader([line], delimiter=mark, skipinitialspace=True, strict=True)
     return [cell.strip() for cell in next(rows, [])]
 
@@ -162,7 +167,7 @@ _ARROW = "->"
 
 @dataclass(frozen=True)
 class Rule:
-    """``text`` is the rule as it was given, for messages."""
+    """Rule to rewrite names; ``text`` is the rule as given, for messages."""
 
     pattern: re.Pattern[str]
     replacement: str
@@ -170,13 +175,13 @@ class Rule:
 
 
 def read_rules(path: Path | str) -> tuple[Rule, ...]:
-    """The rules of a file. Raises FormatError, naming the line."""
+    """Return the rules of a file. Raises FormatError with the line number."""
     path = Path(path)
     return rules_of(decode(read_bytes(path), path), path)
 
 
 def rules_of(text: str, path: Path) -> tuple[Rule, ...]:
-    """The rules of a file's text. Raises FormatError, naming the line."""
+    """Return the rules in a text. Raises FormatError with the line number."""
     rules = []
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
         if not _says(line):
@@ -192,7 +197,7 @@ def rules_of(text: str, path: Path) -> tuple[Rule, ...]:
 
 
 def rule_of(text: str) -> Rule:
-    """The rule of an option ``PATTERN=REPLACEMENT``, split at the last ``=``. Raises ConfigError."""
+    """Return the rule of an option ``PATTERN=REPLACEMENT``, split at the last ``=``. Raises ConfigError."""
     pattern, sign, replacement = text.rpartition("=")
     if not sign:
         raise ConfigError(f"the name rule {quoted(text)} is not PATTERN=REPLACEMENT")
@@ -200,7 +205,7 @@ def rule_of(text: str) -> Rule:
 
 
 def renamed(name: str, rules: Sequence[Rule]) -> tuple[str, tuple[Rule, ...]]:
-    """A name as rewritten by the rules, and the rules that changed it."""
+    """Return the rewritten name, and the rules that changed it."""
     used = []
     for rule in rules:
         if len(name) > LONGEST_NAME:
@@ -213,7 +218,7 @@ def renamed(name: str, rules: Sequence[Rule]) -> tuple[str, tuple[Rule, ...]]:
 
 
 def described(rules: Iterable[Rule]) -> str:
-    """The rules as a pair names them in ``Pair.how``."""
+    """Return the text for these rules in ``Pair.how``."""
     texts = [rule.text for rule in rules]
     return f"rule {' then '.join(texts)}" if len(texts) < 2 else f"rules {' then '.join(texts)}"
 
@@ -223,7 +228,7 @@ def _rule(pattern: str, replacement: str, text: str) -> Rule:
         raise ConfigError(f"the name rule {quoted(text)} has {'no pattern' if not pattern else 'too long a pattern'}")
     try:
         with warnings.catch_warnings():
-            # of what a pattern may mean in a later Python
+            # warns about patterns whose meaning may change in a later Python
             warnings.simplefilter("ignore", FutureWarning)
             compiled = re.compile(pattern)
         compiled.sub(replacement, "")
@@ -239,14 +244,14 @@ Layers = Mapping[str, Mapping[str, str]]
 
 
 def read_layers(path: Path | str) -> Layers:
-    """Class -> name in the sample -> name in the benchmark, dots between the parts. Raises FormatError."""
+    """Return class -> sample name -> benchmark name, with dots between parts. Raises FormatError."""
     path = Path(path)
     text = decode(read_bytes(path), path)
     return layers_of(json_of(text, path) if text.lstrip().startswith("{") else yaml_of(text, path), path)
 
 
 def is_layer_mapping(document: Any) -> bool:
-    """Whether a document is one: an object of objects of texts."""
+    """Return whether a document is a layer mapping: an object of objects of strings."""
     classes = list(document.values()) if isinstance(document, dict) else []
     return bool(classes) and all(
         isinstance(names, dict) and names and all(isinstance(name, str) for name in names.values()) for names in classes
@@ -254,7 +259,7 @@ def is_layer_mapping(document: Any) -> bool:
 
 
 def layers_of(document: Any, path: Path) -> Layers:
-    """The mapping of a recognised document. Raises FormatError."""
+    """Return the mapping in a document. Raises FormatError."""
     if not is_layer_mapping(document):
         raise FormatError(f"{path} is not a layer mapping: {{class: {{name: name}}}}")
     for old, new in (item for names in document.values() for item in names.items()):

@@ -1,4 +1,4 @@
-"""Several name files and rules read into one record, each file of a kind that its content tells."""
+"""Read several name files and rules into one record; the kind of each file is detected from its content."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from sgsdump.files.escaping import quoted
 
 @dataclass(frozen=True)
 class NameSources:
-    """All that a user says of names, the surest first.
+    """The user's name maps and rules, most reliable first.
 
-    names    benchmark name -> sample name, tensor by tensor.
-    links    outputs of operators, as vendors' files say them.
+    names    benchmark name -> sample name, per tensor.
+    links    linked outputs of operators from vendors' files.
     layers   msprobe's layer mapping.
-    rules    what makes benchmark names of sample names.
-    fused    modules that are several in the other dump.
+    rules    rules that turn sample names into benchmark names.
+    fused    modules that are several modules in the other dump.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
@@ -46,15 +46,15 @@ class NameSources:
 
     @property
     def names_pairs(self) -> bool:
-        """Whether it says of names which belong together, beside what it takes apart."""
+        """True if it pairs names, besides splitting fused modules."""
         return bool(self.names or self.links or self.layers is not None or self.rules)
 
 
 def read_name_sources(files: Iterable[Path | str] = (), rules: Iterable[str] = ()) -> NameSources:
-    """Read files, each of a kind recognised by its content, and rules ``PATTERN=REPLACEMENT``.
+    """Read files, whose kind is detected from the content, and rules ``PATTERN=REPLACEMENT``.
 
-    Raises FormatError for a file of no known kind, ConfigError for a name that two files map, for one of MindIE-Torch's
-    files without the other, and for two layer mappings.
+    Raises FormatError for a file of unknown kind. Raises ConfigError for a name in two maps, for one of MindIE-Torch's
+    two files without the other, and for two layer mappings.
     """
     names: dict[str, str] = {}
     mindie: dict[Path, Any] = {}
@@ -75,7 +75,7 @@ def read_name_sources(files: Iterable[Path | str] = (), rules: Iterable[str] = (
             mindie[path] = document
         elif is_layer_mapping(document):
             if layers is not None:
-                raise ConfigError(f"{path} is a second layer mapping; put both into one file")
+                raise ConfigError(f"{path} is a second layer mapping; merge both into one file")
             layers = layers_of(document, path)
         else:
             fused += fused_of_map(document)

@@ -1,7 +1,7 @@
-"""A dump as a network: its operators in the order in which they ran, the modules around them, and which feeds which.
+"""View of a dump as a network: operators in execution order, the modules around them, and the data flow.
 
-What feeds what is known from the values: what one operator reads another made before, and both dumps of it are the same
-tensor. Libraries call one operator differently; ``kind_of`` gives the word they have in common.
+The data flow follows from the values: an operator's input is the tensor that another operator produced before.
+Libraries name one operator differently; ``kind_of`` returns the common word.
 """
 
 from __future__ import annotations
@@ -47,31 +47,37 @@ _SAME = {
     "div": "divide true_divide",
     "identity": "clone contiguous detach alias dropout to copy",
 }
-# They compute nothing: where and in which type something is kept, not what.
+# Operators that compute nothing: they change only the place or type of values.
 _MOVES = frozenset("transpose reshape identity to_copy expand slice select split unbind chunk".split())
 _KINDS = {word: kind for kind, words in _SAME.items() for word in [kind, *words.split()]}
 _DIMENSIONS = re.compile(r"_?[1-3]d(?=_|$)|(?<=max_pool|avg_pool)2d")
 
 
 def kind_of(word: str) -> str:
-    """``aten.convolution``, ``Conv2d`` and ``Conv`` are all ``conv``; a word of no such family is itself."""
+    """Return the common kind: ``conv`` for ``aten.convolution``, ``Conv2d`` and ``Conv``.
+
+    Other words stay unchanged.
+    """
     return _KINDS.get(plain(word), plain(word))
 
 
 def only_moves(word: str) -> bool:
-    """Whether an operator gives values of what it reads, in another shape, place or type."""
+    """Return whether an operator returns its input values in another shape, place or type."""
     return kind_of(word) in _MOVES
 
 
 def plain(word: str) -> str:
-    """A library's name of an operator, ``aten.add_`` or ``Add``, without what tells libraries and variants apart."""
+    """Return an operator's name (``aten.add_``, ``Add``) without parts that depend on library or variant."""
     return _DIMENSIONS.sub("", word.rpartition(".")[2].lower()).strip("_").removeprefix("op_")
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """An operator with its tensors, by slot. ``place`` is its number in the order of execution; ``is_outer``: it is a
-    module (``is_module``) that has operators of the dump inside."""
+    """Operator with its tensors by slot.
+
+    place     number in execution order.
+    is_outer  it is a module (``is_module``) that contains operators of the dump.
+    """
 
     place: int
     module: str
@@ -88,12 +94,12 @@ class Node:
 
     @property
     def activation(self) -> str:
-        """The kind of the activation that the operator has inside, at its end; "" for none."""
+        """Kind of the activation fused at the operator's end; "" without one."""
         return kind_of(str(self.arguments.get(FUSED, "")).strip('"'))
 
 
 class Nodes(Sequence[Node]):
-    """The operators of a dump, in order."""
+    """Operators of a dump, in order."""
 
     def __init__(self, nodes: Sequence[Node], format: str):
         self._nodes = tuple(nodes)
@@ -107,12 +113,12 @@ class Nodes(Sequence[Node]):
 
     @property
     def inner(self) -> list[Node]:
-        """Those that compute, without the modules around them."""
+        """Operators that compute, without the modules around them."""
         return [node for node in self._nodes if not node.is_outer]
 
     @cached_property
     def feeding(self) -> dict[int, tuple[Node | None, ...]]:
-        """The place of an operator -> what made each of its inputs; None where no operator of the dump did."""
+        """Place of an operator -> producer of each of its inputs; None if no operator of the dump produced it."""
         makers: dict[Hashable, Node] = {}
         feeding: dict[int, tuple[Node | None, ...]] = {}
         for node in self.inner:
@@ -124,19 +130,19 @@ class Nodes(Sequence[Node]):
         return feeding
 
     def maker(self, node: Node, slot: int) -> Node | None:
-        """The operator that made an input; None where no operator of the dump did."""
+        """Return the operator that produced an input; None if no operator of the dump did."""
         slots = sorted(key[1] for key in node.values or _keys(node) if key[0] == "in")
         makers = self.feeding.get(node.place, ())
         return makers[slots.index(slot)] if slot in slots and makers else None
 
     @cached_property
     def modules(self) -> frozenset[str]:
-        """The paths of the modules that its operators are in, but for the outermost one."""
+        """Paths of the modules that contain operators, without the outermost module."""
         return frozenset(node.module for node in self._nodes) - {""}
 
     @cached_property
     def _makers(self) -> dict[Hashable, Node]:
-        """The last operator that made a value."""
+        """Last operator that produced each value."""
         return {
             value: node
             for node in self.inner
@@ -145,8 +151,7 @@ class Nodes(Sequence[Node]):
         }
 
     def giver(self, module: Node, slot: int, io: str = "out") -> Node | None:
-        """The operator whose output is that of the module around it, or what the module takes; None where no operator
-        of the dump made it."""
+        """Return the operator whose output is the module's output, or its input with ``io``; None if there is none."""
         value = _identity(module, io, slot)
         maker = self._makers.get(value) if value is not None else None
         is_inside = maker is not None and f"{maker.module}.".startswith(f"{module.module}." if module.module else "")
@@ -154,7 +159,7 @@ class Nodes(Sequence[Node]):
 
     @cached_property
     def readers(self) -> dict[int, list[Node]]:
-        """The place of an operator -> those that read what it makes."""
+        """Place of an operator -> operators that read its outputs."""
         readers: dict[int, list[Node]] = {node.place: [] for node in self.inner}
         for node in self.inner:
             for maker in dict.fromkeys(self.feeding[node.place]):
@@ -163,7 +168,7 @@ class Nodes(Sequence[Node]):
         return readers
 
     def nearest(self, node: Node, is_wanted: Callable[[Node], bool]) -> tuple[Node, ...]:
-        """The nearest operators upstream that are wanted, in the order of their use; others are looked through."""
+        """Return the nearest wanted operators upstream in the order of their use, passing through others."""
         nearest: dict[Node, None] = {}
         passed: set[int] = set()
         waiting = [upstream for upstream in reversed(self.feeding.get(node.place, ())) if upstream is not None]
@@ -178,7 +183,7 @@ class Nodes(Sequence[Node]):
 
 
 def nodes_of(dump: Dump, operators: Mapping[int, Operator]) -> Nodes:
-    """The ``operators`` that are known to stand somewhere in a network, by index, with their tensors."""
+    """Return these operators, known by index, with their tensors."""
     inputs: dict[int, dict[int, Record]] = {}
     outputs: dict[int, dict[int, Record]] = {}
     for record in dump.records:
@@ -208,7 +213,7 @@ def nodes_of(dump: Dump, operators: Mapping[int, Operator]) -> Nodes:
 
 
 def _around(operators: Mapping[int, Operator]) -> set[str]:
-    """The paths of modules in which an operator or another module of the dump is."""
+    """Return the paths of modules that contain an operator or another module of the dump."""
     paths: set[str] = set()
     for operator in operators.values():
         path = operator.module
@@ -221,7 +226,7 @@ def _around(operators: Mapping[int, Operator]) -> set[str]:
 
 
 def _writer(node: Node, key: tuple[str, int], makers: Mapping[Hashable, Node]) -> Node | None:
-    """The operator that wrote last into the memory that is read, where no operator made the whole."""
+    """Return the operator that last wrote into the memory read, if no operator produced all of it."""
     return next((makers[part] for part in reversed(node.parts.get(key, ())) if part in makers), None)
 
 
@@ -230,7 +235,7 @@ def _keys(node: Node) -> list[tuple[str, int]]:
 
 
 def _identity(node: Node, io: str, slot: int) -> Hashable:
-    """An identity of a value within the run: the dump's word for it, else its statistics or its bytes."""
+    """Return an identity of a value within the run: the dump's own, else its statistics or a hash of its bytes."""
     value = node.values.get((io, slot))
     if value is not None:
         return value

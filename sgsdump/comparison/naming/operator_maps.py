@@ -1,10 +1,10 @@
-"""Vendors' mapping files of operators: an output of an operator in one run is an output of another in the other run.
+"""Vendors' mapping files of operators, which link an operator's output in one run to an output in the other run.
 
-Files name operators, dumps name tensors. ``operator_keys`` gives the ways in which a tensor's name tells its operator;
-``/``, ``.``, ``:`` and blanks are as good as ``_``, which is what tools make of them in file names. msit's dumps of
-torch put ``root.`` before the modules' names; mapping files do not.
+The files name operators, dumps name tensors. ``operator_keys`` lists the ways in which a tensor's name can refer to its
+operator; ``/``, ``.``, ``:`` and blanks equal ``_``, because tools replace them in file names. msit's dumps of torch
+prefix module names with ``root.``; mapping files do not.
 
-**A GE graph** as JSON (``atc --mode=1 --om=model.om --json=model.json``), for the names its operators had before::
+**A GE graph** as JSON (``atc --mode=1 --om=model.om --json=model.json``), for the original names of its operators::
 
     {"graph": [{"name": "g", "op": [{
         "name": "conv1conv1_relu", "type": "Conv2D",
@@ -12,21 +12,21 @@ torch put ``root.`` before the modules' names; mapping files do not.
         "output_desc": [{"attr": [{"key": "_datadump_origin_name", "value": {"s": "conv1_relu"}},
                                   {"key": "_datadump_origin_output_index", "value": {"i": 0}}]}]}]}]}
 
-An output that names its origin is that; without, the outputs of an operator that came of one original alone are the
-original's. Of an operator fused of several that names no origin, it is not known which output it has. The rule says how
-they came about: OneToOne, MultiToOne (fused), OneToMulti (split), MultiToMulti, or L1Fusion.
+An output that names its origin equals that origin. Without an origin, the outputs of an operator with a single original
+are the original's outputs. For an operator fused from several originals without an origin, the output is unknown. The
+rule states the relation: OneToOne, MultiToOne (fused), OneToMulti (split), MultiToMulti, or L1Fusion.
 
-**MindIE-Torch**: which operator of the device came of which node of the TorchScript::
+**MindIE-Torch**: the TorchScript node of each device operator::
 
     mindie_torch_op_mapping.json  [{"jit_node": "%input.9 : Float(…) = aten::_convolution(…), scope: __module.layer1/
                                      __module.layer1.0.conv1 # conv.py:456:0", "rt_layer": "CONVOLUTION_5"}, …]
     mindie_rt_op_mapping.json     [{"id": 4, "ge_op": "Conv2D_5", "rt_layer": "CONVOLUTION_5",
                                      "fusion_op": "Conv2D_5Relu_8", "fusion_ops": ["Conv2D_5", "Relu_8"]}, …]
 
-Joined on rt_layer in the order of id; of rows that follow each other with one fusion_op the last node counts, whose
-output the fused operator's is. On the device's side (the sample) the operator is called fusion_op, or ge_op where
-nothing was fused; on torch's side its output is that of the module named last in the scope, or the value named before
-the colon. ``fx_node`` stands in place of jit_node in newer files. ``op_map_updated.json``, which msit makes of both
+The files are joined on rt_layer in the order of id. Among consecutive rows with one fusion_op, the last node counts,
+because its output is the fused operator's. On the device side (the sample) the operator is named fusion_op, or ge_op
+without fusion. On torch's side its output is that of the last module in the scope, or the value before the colon.
+Newer files have ``fx_node`` instead of jit_node. ``op_map_updated.json``, which msit derives from both
 (``{fusion_op: {"jit_node": …, "id": …, "fuse_path": […]}}``), is read alone.
 """
 
@@ -53,7 +53,7 @@ _OUTPUT = (
     re.compile(r"(?P<operator>.+?)(?::output:|\.output\.|_output_|:)(?P<slot>\d{1,6})", re.DOTALL),
     # a golden file's name: {operator}.{output}.{time}
     re.compile(r"(?P<operator>.+)\.(?P<slot>\d{1,6})\.\d{16,17}", re.DOTALL),
-    # msit's and our dumps of torch: {module}/output, output_1 of several
+    # torch dumps of msit and sgsdump: {module}/output, or output_1 if there are several
     re.compile(r"(?P<operator>.+)/output(?:_(?P<slot>\d{1,6}))?", re.DOTALL),
     # msprobe: Module.{path}.{class}.forward.{call}.output.{number}
     re.compile(r"(?:Module|Cell)\.(?P<operator>.+)\.[^.]+\.forward\.\d+\.output\.(?P<slot>\d{1,6})", re.DOTALL),
@@ -64,7 +64,7 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True)
 class Output:
-    """Output ``slot`` of an operator, which has one of these names; or the tensor of such a name itself."""
+    """Output ``slot`` of an operator with one of these names, or a tensor with such a name."""
 
     names: tuple[str, ...]
     slot: int = 0
@@ -78,8 +78,10 @@ class Output:
 
 @dataclass(frozen=True)
 class Link:
-    """The sample's output is the benchmark's; ``rule`` is the file's kind in a few words. With ``unknown`` the file
-    does not say which one it is, and ``unknown`` says why."""
+    """Equality of a sample output and a benchmark output; ``rule`` is a short name of the file kind.
+
+    If the file does not state the output, ``unknown`` gives the reason.
+    """
 
     sample: Output
     benchmark: Output
@@ -91,12 +93,12 @@ class Link:
 
 
 def plain(name: str) -> str:
-    """A name as file names of dump tools have it: ``layer1_0_conv1`` for ``layer1.0/conv1``."""
+    """Return a name as in file names of dump tools: ``layer1_0_conv1`` for ``layer1.0/conv1``."""
     return _ODD.sub("_", name)
 
 
 def operator_keys(name: str, slot: int) -> set[Key]:
-    """The operators and outputs that a tensor of this name, output ``slot`` in its dump, may be."""
+    """Return the operators and outputs that a tensor with this name and output slot may be."""
     if name.startswith(_ROOT) and name != _ROOT:
         return operator_keys(name.removeprefix(_ROOT), slot) | _keys(name, slot)
     return _keys(name, slot)
@@ -121,19 +123,19 @@ _MOST_OUTPUTS = 10_000
 
 
 def read_ge_graph(path: Path | str) -> list[Link]:
-    """Which output of the sample (offline model) is which of the benchmark (framework). Raises FormatError."""
+    """Return the links of sample outputs (offline model) to benchmark outputs (framework). Raises FormatError."""
     path = Path(path)
     return links_of_ge_graph(json_of(decode(read_bytes(path, MOST_BYTES), path), path), path)
 
 
 def is_ge_graph(document: Any) -> bool:
-    """Whether a JSON document is a GE graph."""
+    """Return whether a JSON document is a GE graph."""
     graphs = document.get("graph") if isinstance(document, dict) else None
     return isinstance(graphs, list) and all(isinstance(graph, dict) and "op" in graph for graph in graphs)
 
 
 def links_of_ge_graph(document: Any, path: Path) -> list[Link]:
-    """The links of a recognised document. Raises FormatError."""
+    """Return the links in a document. Raises FormatError."""
     if not is_ge_graph(document):
         raise FormatError(f"{path} is not a GE graph: it has no graph with operators")
     operators = [op for graph in document["graph"] for op in _objects(graph.get("op"), path)]
@@ -162,7 +164,7 @@ def _links(op: Mapping[str, Any], originals: list[str], relation: str, path: Pat
             yield Link(result, Output((originals[0],), slot), rule)
         elif originals:
             of = ", ".join(map(quoted, originals[:3])) + (" …" if len(originals) > 3 else "")
-            unknown = f"the GE graph makes it of {of} ({relation}) and does not say which output it is"
+            unknown = f"the GE graph builds it from {of} ({relation}) and does not state which output it is"
             yield Link(result, Output(tuple(originals)), rule, unknown)
 
 
@@ -174,7 +176,7 @@ def _relation(op: Mapping[str, Any], originals: list[str], shared: Counter[str])
 
 
 def _originals(op: Mapping[str, Any], path: Path) -> list[str]:
-    """The operators it came of, as listed, else those its outputs name."""
+    """Return the listed original operators, else those that the outputs name."""
     listed = _attributes(op, path).get(_ORIGINALS, {}).get("list")
     names = listed.get("s", []) if isinstance(listed, Mapping) else []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -186,7 +188,7 @@ def _originals(op: Mapping[str, Any], path: Path) -> list[str]:
 
 
 def _origin(output: Mapping[str, Any], path: Path) -> tuple[str, Any]:
-    """The name and output of an output's origin; "" where none is given."""
+    """Return the name and output index of an output's origin; "" if none is given."""
     attributes = _attributes(output, path)
     name = attributes.get(_NAME, {}).get("s")
     return name if isinstance(name, str) else "", attributes.get(_INDEX, {}).get("i", 0)
@@ -217,16 +219,16 @@ _MODULE = "__module."
 
 
 def read_mindie_map(path: Path | str, other: Path | str | None = None) -> list[Link]:
-    """The links of both files together, in either order, or ``op_map_updated.json`` alone.
+    """Return the links of both files in any order, or of ``op_map_updated.json`` alone.
 
-    Raises FormatError for other documents, ConfigError when one of the two is not there.
+    Raises FormatError for other documents, ConfigError if one of the two files is missing.
     """
     paths = [Path(path)] if other is None else [Path(path), Path(other)]
     return links_of_mindie_map({path: json_of(decode(read_bytes(path), path), path) for path in paths})
 
 
 def is_mindie_map(document: Any) -> bool:
-    """Whether a JSON document is one of these files."""
+    """Return whether a JSON document is one of these files."""
     if isinstance(document, dict):
         return bool(document) and all(isinstance(v, dict) and _node(v) is not None for v in document.values())
     rows = document if isinstance(document, list) else []
@@ -234,7 +236,7 @@ def is_mindie_map(document: Any) -> bool:
 
 
 def links_of_mindie_map(documents: Mapping[Path, Any]) -> list[Link]:
-    """The links of recognised documents. Raises FormatError, ConfigError."""
+    """Return the links in these documents. Raises FormatError, ConfigError."""
     nodes: dict[str, str] = {}
     layers: list[dict[str, Any]] = []
     links: list[Link] = []

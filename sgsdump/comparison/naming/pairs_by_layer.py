@@ -1,18 +1,17 @@
-"""Pairing two msprobe dumps through a layer mapping. Apart: msprobe's own rule, with side files of its own.
+"""Pair two msprobe dumps through a layer mapping, by msprobe's own rule and side files.
 
-A place is the path of module names down to an API or module, which ``construct.json`` beside ``dump.json`` tells of
-APIs, the framework's function that an API was called in, and the direction (forward, backward, the gradients of
-parameters). Where a pipeline is split, one framework numbers the layers of a ParallelTransformer from 0 in each part
-and the other through, so both count from the first that is there. The mapping turns the sample's path into the
-benchmark's, part by part, by the class of the module it has come to; the longest entry that fits counts. The k-th call
-at a place is paired with the k-th there, tensors of one call by what follows the operator in their names
-(``.input.0``). All this is msprobe's own rule, and so is that a tensor whose place is empty has no partner.
+A place consists of three parts: the path of module names down to an API or module (for APIs from ``construct.json``
+beside ``dump.json``), the framework function that called the API, and the direction (forward, backward, parameter
+gradients). If a pipeline is split, one framework numbers the layers of a ParallelTransformer from 0 in each part and
+the other numbers them throughout; both are therefore counted from their first layer. The mapping translates the
+sample's path into the benchmark's, part by part, by the class of the module reached; the longest matching entry wins.
+The k-th call at a place is paired with the k-th call there, and tensors of one call by the end of their names
+(``.input.0``). As in msprobe, a tensor whose place is empty has no partner.
 
-The framework's function is told by ``stack.json`` (``dumps/formats/msprobe/stacks.py``). A user's ``x[i]`` runs
-``Tensor.__add__`` inside MindSpore's ``__getitem__``; the user's own ``a + b`` is another ``Tensor.__add__``. Of the
-lines between msprobe's wrapper and the module that runs, the first ones that are the framework's count, and of these
-the last, by which the user's code came in. Calls and files of msprobe, MindSpeed and of modules themselves name no
-function.
+``stack.json`` gives the framework function (``dumps/formats/msprobe/stacks.py``). A user's ``x[i]`` runs
+``Tensor.__add__`` inside MindSpore's ``__getitem__``; the user's own ``a + b`` is another ``Tensor.__add__``. Between
+msprobe's wrapper and the running module, the leading lines that belong to the framework count, and the last of these
+is the function that the user's code called. Calls and files of msprobe, MindSpeed and of modules name no function.
 """
 
 from __future__ import annotations
@@ -32,14 +31,17 @@ from sgsdump.files.bounded_read import decode, read_bytes, read_start
 from sgsdump.files.json_yaml import json_of
 
 _WRAPPER = "Template"
-_MODULE_RUNS = {True: re.compile("construct"), False: re.compile(r"in (for|back)ward,")}  # by: is it MindSpore
+_MODULE_RUNS = {
+    True: re.compile("construct"),
+    False: re.compile(r"in (for|back)ward,"),
+}  # key: whether the framework is MindSpore
 _NO_FILES = ("msprobe", "MindSpeed")
 _NO_FUNCTIONS = ("construct", "__call__")
 _LINE = re.compile(r"(?P<file>[^,]*),[^,]*,\s*in (?P<function>[^,\s]+)")
 
 
 def framework_function(lines: Sequence[str], is_mindspore: bool) -> str:
-    """The name of the framework's function that the user's code called, "" where it called the API itself."""
+    """Return the name of the framework function that the user's code called, or "" if it called the API directly."""
     entered = ""
     for line in _inside_module(lines, _MODULE_RUNS[is_mindspore]):
         if not any(part in line.partition(",")[0] for part in FRAMEWORK):
@@ -52,7 +54,10 @@ def framework_function(lines: Sequence[str], is_mindspore: bool) -> str:
 
 
 def _inside_module(lines: Sequence[str], module_runs: re.Pattern[str]) -> Sequence[str]:
-    """The lines after the last of msprobe's wrapper, up to the module that runs; all where there is no wrapper."""
+    """Return the lines after the last line of msprobe's wrapper, up to the running module.
+
+    Without a wrapper, return all lines.
+    """
     start = None
     for number, line in enumerate(lines):
         if _WRAPPER in line:
@@ -81,14 +86,14 @@ Scope = tuple[str, ...]
 
 
 class Place(NamedTuple):
-    """Where an operator is in the network."""
+    """Position of an operator in the network."""
 
     scope: Scope
     direction: str
 
 
 class Structure(NamedTuple):
-    """The facts of a dump's side files: operator -> the module it ran in ("" at the top), and -> its call stack."""
+    """Facts from a dump's side files: operator -> its module ("" at the top), and operator -> its call stack."""
 
     parents: Mapping[str, str]
     stacks: Stacks
@@ -98,9 +103,9 @@ class Structure(NamedTuple):
 def pairs_by_layer(
     sample: Dump, sample_records: Iterable[Record], benchmark: Dump, benchmark_records: Iterable[Record], layers: Layers
 ) -> tuple[list[Pair], dict[int, str]]:
-    """The pairs the mapping makes, and by ``id`` of the sample's records whose place in the benchmark is empty, why.
+    """Return the pairs of the mapping, and reasons by ``id`` for sample records whose place in the benchmark is empty.
 
-    Raises ConfigError when a dump is not msprobe's, and when its construct.json or stack.json is missing.
+    Raises ConfigError if a dump is not msprobe's, or if its construct.json or stack.json is missing.
     """
     sample_calls, sample_classes = _calls(sample, sample_records)
     benchmark_calls, _ = _calls(benchmark, benchmark_records)
@@ -123,7 +128,7 @@ def _calls_text(count: int) -> str:
 
 
 def _calls(dump: Dump, records: Iterable[Record]) -> tuple[dict[Place, list[dict[str, Record]]], dict[Scope, str]]:
-    """The calls at each place, as tensors by the ends of their names; and the class of each module."""
+    """Return the calls at each place, as tensors by name ending, and the class of each module."""
     structure = _structure(dump)
     classes = {
         scope: kind for name in (*structure.parents, *structure.parents.values()) for scope, kind in _module(name)
@@ -144,14 +149,14 @@ def _calls(dump: Dump, records: Iterable[Record]) -> tuple[dict[Place, list[dict
 
 
 def _place(operator: str, structure: Structure) -> Place | None:
-    """Of a module its own path; of an API its parent's, the framework's function it was called in, and its name."""
+    """Return a module's own path; for an API its parent's path, the calling framework function, and its name."""
     parts = operator.split(".")
     if parts[0] in _MODULES:
         direction = _GRADIENT if parts[-1] == _GRADIENT else parts[-2]
         return next((Place(scope, direction) for scope, _ in _module(operator)), None)
     if len(parts) < 4:
         return None
-    # What ran backward stands in the network where it ran forward.
+    # A backward call has the place of its forward call.
     forward = ".".join([*parts[:-1], "forward"])
     recorded = next((name for name in (forward, operator) if name in structure.parents), "")
     above = next((scope for scope, _ in _module(structure.parents.get(recorded, ""))), ())
@@ -161,8 +166,10 @@ def _place(operator: str, structure: Structure) -> Place | None:
 
 
 def _module(name: str) -> Iterator[tuple[Scope, str]]:
-    """The path and class in ``Module.{path}.{class}.{direction}.{call}`` and ``Module.{path}.{class}.parameters_grad``;
-    nothing for another name."""
+    """Yield path and class of a module's name, or nothing for other names.
+
+    Names are ``Module.{path}.{class}.{direction}.{call}`` and ``Module.{path}.{class}.parameters_grad``.
+    """
     parts = name.split(".")
     if parts[-1] == _GRADIENT:
         parts.append("0")
@@ -171,11 +178,11 @@ def _module(name: str) -> Iterator[tuple[Scope, str]]:
 
 
 def _renumbering(scopes: Iterable[Scope], classes: Mapping[Scope, str]) -> Callable[[Scope], Scope]:
-    """A function that counts the layers of each ParallelTransformer from the first of ``scopes`` that is among them."""
+    """Return a function that numbers the layers of each ParallelTransformer from the first layer in ``scopes``."""
     numbered = [(*scope, _NUMBERED_PART) for scope, kind in classes.items() if kind == _RENUMBERED]
 
     def layer_of(scope: Scope) -> tuple[Scope, int] | None:
-        """The list of layers that a path goes through, and the layer's number in it."""
+        """Return the list of layers that a path passes, and the layer's number in it."""
         for above in numbered:
             below = scope[len(above) :]
             if below and scope[: len(above)] == above and _LAYER.fullmatch(below[0]):
@@ -197,7 +204,7 @@ def _renumbering(scopes: Iterable[Scope], classes: Mapping[Scope, str]) -> Calla
 
 
 def _translated(scope: Scope, classes: Mapping[Scope, str], layers: Layers) -> Scope:
-    """The path in the benchmark that a path of the sample is."""
+    """Return the benchmark's path for a path of the sample."""
     translated: list[str] = []
     depth = 0
     while depth < len(scope):
@@ -211,9 +218,7 @@ def _translated(scope: Scope, classes: Mapping[Scope, str], layers: Layers) -> S
 
 def _structure(dump: Dump) -> Structure:
     if not isinstance(dump.variant, Path):
-        raise ConfigError(
-            f"a layer mapping pairs dumps of msprobe; {dump.path} is of the format {dump.format or 'none'}"
-        )
+        raise ConfigError(f"a layer mapping requires msprobe dumps; {dump.path} has the format {dump.format or 'none'}")
     construct, stack = (_document(dump.variant.with_name(name)) for name in (CONSTRUCT, STACK))
     parents = {name: _parent(parent) for name, parent in construct.items()}
     is_mindspore = _MINDSPORE.search(read_start(dump.variant, _HEAD_BYTES)) is not None
@@ -222,14 +227,14 @@ def _structure(dump: Dump) -> Structure:
 
 def _document(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise ConfigError(f"a layer mapping needs {CONSTRUCT} and {STACK} beside dump.json; there is no {path}")
+        raise ConfigError(f"a layer mapping needs {CONSTRUCT} and {STACK} beside dump.json; {path} is missing")
     document = json_of(decode(read_bytes(path, _MOST_BYTES), path), path)
     if not isinstance(document, dict):
-        raise ConfigError(f"{path} is not what msprobe writes: no object")
+        raise ConfigError(f"{path} is not a file of msprobe: it holds no JSON object")
     return document
 
 
 def _parent(recorded: object) -> str:
-    """A parent's name; newer files give a list that begins with it."""
+    """Return a parent's name; newer files store a list that begins with it."""
     first = recorded[0] if isinstance(recorded, list) and recorded else recorded
     return first if isinstance(first, str) else ""

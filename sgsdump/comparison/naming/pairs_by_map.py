@@ -1,7 +1,7 @@
-"""Pairing by all that a user gives: name maps, mapping files and rules.
+"""Pair tensors by the user's name maps, mapping files and rules.
 
-The surest goes first: a name map, then mapping files of operators and layers, then rules. A later one never overrides
-an earlier one. A tensor that is given several partners gets none: that is reported, not guessed.
+The most reliable source goes first: a name map, then mapping files of operators and layers, then rules. A later source
+never overrides an earlier one. A tensor with several possible partners gets none; this is reported, not guessed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Operators = Callable[[Output], list[Record]]
 
 
 def propose(sides: Sides, settled: Settled) -> Settled:
-    """Pair what the user's name maps, mapping files and rules say. Raises ConfigError where they fit nothing."""
+    """Pair tensors by the user's name maps, mapping files and rules. Raises ConfigError if they match nothing."""
     assert sides.names is not None, "the user said something of names"
     told = pairs_by_map(sides.sample, sides.benchmark, sides.names, sides.inputs)
     return replace(told, pairs=(*settled.pairs, *told.pairs), is_told=True)
@@ -36,9 +36,9 @@ def propose(sides: Sides, settled: Settled) -> Settled:
 def pairs_by_map(
     sample: Dump, benchmark: Dump, names: Mapping[str, str] | NameSources, inputs: bool = False
 ) -> Settled:
-    """The pairs that a name map (benchmark name -> sample name) or all of a user's name sources make.
+    """Return the pairs from a name map (benchmark name -> sample name) or from all name sources of a user.
 
-    Raises ConfigError for a map, a file of operators or rules that fit no tensor of the two dumps.
+    Raises ConfigError for a map, an operator file or rules that match no tensor of the two dumps.
     """
     sources = names if isinstance(names, NameSources) else NameSources(names)
     state = Unsettled(compared(sample, inputs), compared(benchmark, inputs))
@@ -52,7 +52,7 @@ def pairs_by_map(
     if sources.rules:
         pairs_by_rules(state, sources.rules)
     if sources.layers is not None:
-        # the same name elsewhere in the network is another tensor
+        # the same name elsewhere in the network means another tensor
         state.unmatched.update({id(record): empty[id(record)] for record in state.sample if id(record) in empty})
         state.drop_settled()
     return Settled(tuple(state.pairs), state.unmatched, state.reasons)
@@ -65,9 +65,10 @@ def _is_pipeline(dump: Dump) -> bool:
 def name_map_of(
     pairs: Iterable[tuple[str, str]], sample: Dump, benchmark: Dump
 ) -> tuple[dict[str, str], list[tuple[str, str]]]:
-    """The name map that makes the same pairs again, and the pairs it cannot hold (names that are not unique).
+    """Return the name map that reproduces the pairs, and the pairs that it cannot hold (names that are not unique).
 
-    ``pairs`` are (sample name, benchmark name). Only those whose names differ are in the map; names make the others.
+    ``pairs`` are (sample name, benchmark name). The map contains only pairs with different names; names make the
+    others.
     """
     of_sample, of_benchmark = (Counter(record.name for record in compared(dump, True)) for dump in (sample, benchmark))
     names: dict[str, str] = {}
@@ -84,8 +85,11 @@ def name_map_of(
 
 @dataclass
 class Unsettled:
-    """The records that are not settled yet, the pairs made, and why others must not be paired by name or are still
-    unpaired (by the record's id)."""
+    """Undecided records, the pairs made, and reasons by record ``id``.
+
+    unmatched  records that must not be paired by name.
+    reasons    records that are still unpaired.
+    """
 
     sample: list[Record]
     benchmark: list[Record]
@@ -94,7 +98,10 @@ class Unsettled:
     reasons: dict[int, str] = field(default_factory=dict)
 
     def take(self, pairs: Iterable[Pair]) -> None:
-        """Keep the pairs of records that have one partner; the others are unmatched, with all they were given."""
+        """Keep pairs whose records have one partner.
+
+        The other records become unmatched, with all candidates as the reason.
+        """
         unique = {(id(pair.sample), id(pair.benchmark)): pair for pair in pairs}
         partners: defaultdict[int, list[Pair]] = defaultdict(list)
         for pair in unique.values():
@@ -128,9 +135,9 @@ def _ambiguous(pairs: list[Pair], partners: list[Record], side: str, contested: 
 
 
 def pairs_by_links(state: Unsettled, links: Sequence[Link], pipelines: tuple[bool, bool]) -> None:
-    """Pair by operators; ``pipelines``: whether sample and benchmark are a pipeline's folder.
+    """Pair by operators; ``pipelines`` tells whether sample and benchmark are pipeline folders.
 
-    Files that fit only the other way round (the framework's run is the sample) are read so.
+    Files that match only in the other direction (the framework's run is the sample) are read in that direction.
     """
     of_sample, of_benchmark = _by_operator(state.sample, pipelines[0]), _by_operator(state.benchmark, pipelines[1])
     pairs, reasons = _linked(links, of_sample, of_benchmark)
@@ -150,7 +157,7 @@ def pairs_by_links(state: Unsettled, links: Sequence[Link], pipelines: tuple[boo
 def _linked(
     links: Sequence[Link], of_sample: _Operators, of_benchmark: _Operators
 ) -> tuple[list[Pair], dict[int, str]]:
-    """The pairs of links both of whose ends are there; for ends that stand alone, why."""
+    """Return the pairs of links with both ends present, and reasons for ends without the other."""
     pairs: list[Pair] = []
     reasons: dict[int, str] = {}
     for link in links:
@@ -167,14 +174,14 @@ def _linked(
 
 
 def _each(samples: list[Record], benchmarks: list[Record], rule: str) -> list[Pair]:
-    """k-th with k-th where either side has one name, else all with all, which is ambiguous."""
+    """Pair in order if either side has one name; otherwise pair all with all, which is ambiguous."""
     if len({r.name for r in samples}) == len({r.name for r in benchmarks}) == 1:
         return [Pair(a, b, rule) for a, b in zip(samples, benchmarks)]
     return [Pair(a, b, rule) for a in samples for b in benchmarks]
 
 
 def _by_operator(records: Iterable[Record], is_pipeline: bool) -> _Operators:
-    """A way to the output records of an operator. In a pipeline's folder op_type is the node's name."""
+    """Return a function from an operator's output to its records; in a pipeline folder, op_type is the node's name."""
     outputs: defaultdict[Key, dict[int, Record]] = defaultdict(dict)
     for record in records:
         if record.io == "in":
@@ -195,10 +202,10 @@ def _by_operator(records: Iterable[Record], is_pipeline: bool) -> _Operators:
 
 
 def pairs_by_names(state: Unsettled, names: Mapping[str, str]) -> None:
-    """Pair by a map; k-th with k-th where a name is not unique.
+    """Pair by a map; in order if a name is not unique.
 
-    A name mapped to a tensor that its dump does not have is never paired by name. A map that fits
-    only the other way round is read so.
+    A name that is mapped to a missing tensor is never paired by name. A map that matches only in the other direction is
+    read in that direction.
     """
     of_sample, of_benchmark = (_grouped(side, lambda r: r.name) for side in (state.sample, state.benchmark))
     how = "map"
@@ -232,7 +239,7 @@ def _missing(records: list[Record], side: str) -> str:
 
 
 def pairs_by_rules(state: Unsettled, rules: Sequence[Rule]) -> None:
-    """Pair the sample's names, rewritten, with the benchmark's."""
+    """Pair the sample's rewritten names with the benchmark's names."""
     of_sample, of_benchmark = (_grouped(side, lambda r: (r.io, r.name)) for side in (state.sample, state.benchmark))
     pairs: list[Pair] = []
     changed = 0
@@ -245,11 +252,13 @@ def pairs_by_rules(state: Unsettled, rules: Sequence[Rule]) -> None:
             reason = f"{described(used)} makes it {new_name[:200]!r}, which is not in the benchmark"
             state.reasons |= dict.fromkeys(map(id, records), reason)
         elif len(name) > LONGEST_NAME:
-            reason = f"its name has more than {LONGEST_NAME} characters, no rule is tried"
+            reason = f"its name has more than {LONGEST_NAME} characters, so no rule is applied"
             state.reasons |= dict.fromkeys(map(id, records), reason)
     if not changed and not state.pairs:
-        raise ConfigError(f"{described(rules)} fits no name of the sample; rules make benchmark names of sample names")
-    # A name that a rule makes, and that the sample has itself, is given to two.
+        raise ConfigError(
+            f"{described(rules)} matches no name of the sample; rules turn sample names into benchmark names"
+        )
+    # A rewritten name that the sample already has is claimed by two tensors.
     kept = {(record.io, record.name): record for record in state.sample if not renamed(record.name, rules)[1]}
     claims = [
         Pair(kept[key], p.benchmark, "name") for p in pairs if (key := (p.benchmark.io, p.benchmark.name)) in kept

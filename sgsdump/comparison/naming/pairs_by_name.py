@@ -1,7 +1,7 @@
-"""Pairing by name: exact names, then names as the SDK's scripts write them, then names that a dump's header cut.
+"""Pair tensors by name: exact names, then names normalised as by the SDK's scripts, then names that a header truncated.
 
-The key is name and output slot, as in the SDK's auto_dump_debug.sh; the operator's index is ignored, because dumps
-number differently. Constants are never paired: a fixed model stores them as integers in the hardware's order.
+The key is name and output slot, as in the SDK's auto_dump_debug.sh. The operator's index is ignored, because dumps
+number operators differently. Constants are never paired: a fixed model stores them as integers in the hardware's order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ONLY = "being the only tensor of its file"
 
 
 def only_tensor(sides: Sides, settled: Settled) -> Settled:
-    """Pair the tensors of two files of one tensor each, which are named as the files are."""
+    """Pair the tensors of two files with one tensor each, which are named after the files."""
     dumps = sides.sample, sides.benchmark
     if not all(map(_is_one_tensor, dumps)):
         return settled
@@ -35,7 +35,7 @@ def same_name(sides: Sides, settled: Settled) -> Settled:
 
 
 def same_name_of_another_slot(sides: Sides, settled: Settled) -> Settled:
-    """Pair outputs whose operator names each output: their slots say nothing."""
+    """Pair outputs of operators that name each output; their slots carry no information."""
     apart = _named_apart(sides.sample) | _named_apart(sides.benchmark)
     return _by_key(sides, settled, NAME, lambda r: (r.io, 0 if id(r) in apart else slot_of(r), r.name))
 
@@ -45,7 +45,7 @@ def normalised_name(sides: Sides, settled: Settled) -> Settled:
 
 
 def cut_name(sides: Sides, settled: Settled) -> Settled:
-    """Pair names of which one was cut with the only one that begins so."""
+    """Pair a truncated name with the only name that starts with it."""
     of_sample, of_benchmark = sides.remaining(settled)
     if not any(record.cut for record in (*of_sample, *of_benchmark)):
         return settled
@@ -54,24 +54,24 @@ def cut_name(sides: Sides, settled: Settled) -> Settled:
     for a in [r for r in of_sample if r.cut] + [r for r in of_sample if not r.cut]:
         candidates = [b for b in of_benchmark if _may_be(a, b)]
         if len(candidates) == 1 and sum(_may_be(other, candidates[0]) for other in of_sample) == 1:
-            pairs.append(Pair(a, candidates[0], CUT, "paired by the beginning of a name that the dump cut"))
+            pairs.append(Pair(a, candidates[0], CUT, "paired by the start of a name that the dump truncated"))
             of_sample = [r for r in of_sample if r is not a]
             of_benchmark = [r for r in of_benchmark if r is not candidates[0]]
         elif candidates:
-            reason = "the name was cut in the dump and more than one begins so"
+            reason = "the dump truncated the name, and several names start with it"
             refused.update({id(r): reason for r in [a, *candidates]})
     return settled.with_named(pairs, refused)
 
 
 def word_of_name(sides: Sides, settled: Settled) -> Settled:
-    """Pair what a file of raw values, named after a tensor, can be told by."""
+    """Pair tensors of a raw file, which is named after a tensor, by that name."""
     if RAW not in (sides.sample.format, sides.benchmark.format):
         return settled
     return _by_key(sides, settled, NORMALISED, lambda r: (r.io, slot_of(r), word(r.name)))
 
 
 def _by_key(sides: Sides, settled: Settled, how: str, key: Callable[[Record], Hashable]) -> Settled:
-    """Pair what has the same key, the k-th with the k-th; refuse where different names read the same."""
+    """Pair records with equal keys in order; refuse if different names share a key."""
     of_sample, of_benchmark = sides.remaining(settled)
     done: set[tuple[str, str]] = {(record.io, record.name) for pair in settled.named for record in pair.records}
     in_sample, in_benchmark = (_groups(records, key, done) for records in (of_sample, of_benchmark))
@@ -87,14 +87,14 @@ def _by_key(sides: Sides, settled: Settled, how: str, key: Callable[[Record], Ha
         names = sorted({r.name for r in left}), sorted({r.name for r in right})
         if max(map(len, names)) > 1:
             both = f"{listed_names(names[0])} of the sample and {listed_names(names[1])} of the benchmark"
-            reason = f"ambiguous: {both} read alike"
+            reason = f"ambiguous: {both} are equal after normalisation"
             refused.update({id(r): reason for r in left + right})
             continue
         for number, (a, b) in enumerate(zip(left, right), 1):
             note = f"name not unique ({len(left)} in sample, {len(right)} in benchmark): number {number} of each"
             pairs.append(Pair(a, b, how, note))
         for surplus in left[len(right) :] + right[len(left) :]:
-            refused[id(surplus)] = "a further tensor of this name; the other dump has fewer"
+            refused[id(surplus)] = "a surplus tensor of this name; the other dump has fewer"
     return settled.with_named(pairs, refused)
 
 
@@ -109,16 +109,16 @@ def _groups(
 
 
 def _is_one_tensor(dump: Dump) -> bool:
-    """Return whether a dump is a file that holds one tensor, named as the file is."""
+    """Return whether a dump is a file with one tensor, named after the file."""
     if dump.format == RAW:
         return dump.path is not None and is_file(dump.path)
     return dump.format in FORMATS and FORMATS[dump.format].one_tensor
 
 
 def _named_apart(dump: Dump) -> set[int]:
-    """Return the ids of outputs whose operator gives each of its outputs a name of its own: their slot says nothing.
+    """Return the ids of outputs whose operator names each output separately; their slot carries no information.
 
-    The other side may have an operator of its own for each: SigmaStar's converter puts a MUL behind each piece of a
+    The other side may have a separate operator for each output: SigmaStar's converter adds a MUL after each part of a
     Split.
     """
     outputs: dict[int, list[Record]] = defaultdict(list)
@@ -130,7 +130,7 @@ def _named_apart(dump: Dump) -> set[int]:
 
 
 def _may_be(a: Record, b: Record) -> bool:
-    """Return whether a cut name may be the beginning of the other one."""
+    """Return whether one name may be the truncated form of the other."""
     if not (a.cut or b.cut) or (a.io, slot_of(a)) != (b.io, slot_of(b)):
         return False
     return (a.cut and b.name.startswith(a.name)) or (b.cut and a.name.startswith(b.name))

@@ -1,10 +1,10 @@
-"""Pairing two dumps of programs by place in the network: module, operator, dataflow. Apart: needs no names.
+"""Pair two dumps of programs by position in the network: module, operator and data flow; names are not needed.
 
-It holds for one program in two versions, on two devices or compiled, and for one network in two libraries. Operators
-are paired by the module they run in, and in each module by their order and kind. Where modules are not known (a traced
-program, a compiled graph), an operator is that of the other side which is of its kind and reads what that one reads,
-through operators that only one side has; what is still unpaired then pairs in order between its paired neighbours.
-Inputs of paired operators pair by slot where one library ran both, else by what they come from or by their shape.
+This works for one program in two versions, on two devices or compiled, and for one network in two libraries. Operators
+are paired by their module, and inside each module by order and kind. If modules are unknown (a traced program, a
+compiled graph), an operator is paired with an operator of its kind that reads the same tensors, through operators
+that only one side has. Remaining operators are paired in order between paired neighbours. Inputs of paired operators
+are paired by slot if one library ran both, else by their origin or shape.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ from sgsdump.dumps.dump import Record
 from sgsdump.dumps.onnx_network import OnnxNetwork
 
 MODULE, PLACE = "module and operator", "place in the dataflow"
-MOST = 2000  # alone on a side, beyond which only the order counts: each is compared with many
-TRIED = 8  # of a kind, those that run next
+MOST = 2000  # unpaired operators on a side above which only the order counts, because each is compared with many
+TRIED = 8  # candidates of a kind to try, in execution order
 _NORMALISATIONS = ("batch_norm",)
 _CARRYING = frozenset(
     (*MOVING, "identity", "slice", "select", "expand", "split", "unsafe_split", "unbind", "as_strided")
 )
 _FOLDED = (*_NORMALISATIONS, "add", "mul", "identity")
 
-Couple = tuple[Node, Node]  # of sample and benchmark
+Couple = tuple[Node, Node]  # sample and benchmark
 
 
 class NodePair(NamedTuple):
-    """Two paired operators; ``ends`` are those whose outputs are the same, further down where one side folded what
-    follows into its operator."""
+    """Two paired operators.
+
+    ``ends`` are the operators whose outputs are equal: further downstream if one side folds following operators.
+    """
 
     sample: Node
     benchmark: Node
@@ -48,10 +50,11 @@ class NodePair(NamedTuple):
 
 
 def propose(sides: Sides, settled: Settled) -> Settled:
-    """Pair what stands at the same place in both networks, unless names make all pairs, and say where tensors stand.
+    """Pair tensors at the same position of both networks, unless names make all pairs, and record their positions.
 
-    Two dumps of models pair by names first, as far as their graphs do not say that the name is another operator's:
-    operators that one of them fuses would shift those of the same kind."""
+    Two dumps of models are paired by name first, unless their graphs show that a name belongs to another operator:
+    operators that one side fuses would shift the operators of the same kind.
+    """
     dumps, operators = (sides.sample, sides.benchmark), sides.operators
     networks = nodes_of(sides.sample, operators[0]), nodes_of(sides.benchmark, operators[1])
     modules = {id(record): node.module for side in networks for node in side for record in _records(node)}
@@ -72,7 +75,7 @@ def propose(sides: Sides, settled: Settled) -> Settled:
     of_libraries = _has_inputs(networks[0]) != _has_inputs(networks[1])
     for pair in (pair for both in nodes for pair in _pairs(both)):
         if of_libraries and _size(pair.sample) != _size(pair.benchmark):
-            continue  # another operator of this kind: one library makes several where the other has one
+            continue  # another operator of this kind: one library uses several operators for one of the other
         if ids_of([pair]) <= unpaired:
             unpaired -= ids_of([pair])
             pairs.append(pair)
@@ -103,14 +106,14 @@ def _without(networks: tuple[Nodes, Nodes], skipped: Collection[Node]) -> tuple[
 
 
 def _of_outermost(sides: Sides, in_graphs: Collection[Node], unpaired: Set[int]) -> list[Pair]:
-    """What the outermost modules took and gave, where that is in a compiled graph of one side."""
+    """Return pairs of inputs and outputs of the outermost modules if a compiled graph holds their operators."""
     if not any(not node.module and node.word == COMPILED_GRAPH for node in in_graphs):
         return []
     return [pair for pair in ends((sides.sample, sides.benchmark), sides.networks) if ids_of([pair]) <= unpaired]
 
 
 def _other_operators(networks: tuple[Nodes, Nodes]) -> set[tuple[str, str]]:
-    """The names that are another operator's, or that of another module, on the other side."""
+    """Return names that belong to another operator, or another module, on the other side."""
     sample, benchmark = (
         {(record.io, record.name): node for node in side for record in node.outputs.values()} for side in networks
     )
@@ -134,7 +137,7 @@ def _paired(networks: tuple[Nodes, Nodes]) -> list[NodePair]:
 
 
 def _of_libraries(networks: tuple[Nodes, Nodes]) -> list[NodePair]:
-    """One library has an operator, or a module, where the other has several, and moves values otherwise."""
+    """Pair two libraries that split operators and modules differently, and move values differently."""
     sample, benchmark = networks
     mine, theirs = ends_of_modules(sample, benchmark), ends_of_modules(benchmark, sample)
     ends = [(end.module, end.last) for end in mine] + [(end.last, end.module) for end in theirs]
@@ -170,7 +173,7 @@ def _with_ends(networks: tuple[Nodes, Nodes], by_module: list[Couple], by_place:
 
 
 def _weights(networks: Iterable[Nodes]) -> Iterator[tuple[int, str]]:
-    """The inputs that are weights."""
+    """Yield the inputs that are weights."""
     for node in (node for side in networks for node in side):
         for (io, slot), name in node.weights.items():
             record = (node.inputs if io == "in" else node.outputs).get(slot)
@@ -179,7 +182,10 @@ def _weights(networks: Iterable[Nodes]) -> Iterator[tuple[int, str]]:
 
 
 def _one_sided(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> Iterator[tuple[int, OneSided]]:
-    """The inputs of paired operators and modules, and the outputs of these, that an operator made without a partner."""
+    """Yield tensors of paired operators and modules that an operator without a partner produced.
+
+    These are inputs of paired operators, and inputs and outputs of paired modules.
+    """
     nodes = list(nodes)
     paired = {node for both in nodes for node in both[:2]}
     modules = {node for both in nodes if both.sample.is_module and both.benchmark.is_module for node in both[:2]}
@@ -194,7 +200,7 @@ def _one_sided(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> Iter
 
 
 def _of_one_side(side: Nodes, maker: Node, paired: Collection[Node], name: str) -> OneSided:
-    """The operator in which ``maker``'s value was computed: what it only moved or cast is that of one before it."""
+    """Return the operator that computed ``maker``'s value, skipping operators that only move or cast it."""
     chain, waiting = {maker: None}, [maker]
     while waiting:
         feeding = side.feeding.get(waiting.pop(0).place, ())
@@ -216,13 +222,13 @@ def _has_inputs(nodes: Nodes) -> bool:
 
 
 def _pairs(both: NodePair) -> Iterator[Pair]:
-    """The tensors of two paired operators."""
+    """Yield the pairs of tensors of two paired operators."""
     sample, benchmark, how, ends = both
     folded = [
         f"{end.word} of the {side}" for end, node, side in zip(ends, both, ("sample", "benchmark")) if end is not node
     ]
     yield from _inputs(sample, benchmark, how, bool(folded))
-    note = f"compared behind {' and '.join(folded)}, which the other side has in its {sample.kind}" if folded else ""
+    note = f"compared after {' and '.join(folded)}: the other side fuses it into its {sample.kind}" if folded else ""
     yield from _by_slot(ends[0].outputs, ends[1].outputs, how, note)
 
 
@@ -231,8 +237,10 @@ def _by_slot(sample: Mapping[int, Record], benchmark: Mapping[int, Record], how:
 
 
 def _inputs(sample: Node, benchmark: Node, how: str, folded: bool) -> Iterator[Pair]:
-    """By slot where both are modules, or call the operator alike, else those whose shape no other input has; not square
-    ones, which may be transposed. An operator that took others in has weights of its own."""
+    """Yield pairs of inputs: by slot for modules and equal operators, else by unique shape.
+
+    Square matrices are not paired by shape, because one may be transposed. Operators that fold others have own weights.
+    """
     alike = sample.is_module or plain(sample.word) == plain(benchmark.word)
     if sample.is_module == benchmark.is_module and alike:
         slots = [slot for slot in sample.inputs if slot == 0 or not folded]
@@ -255,7 +263,7 @@ def _is_square(shape: tuple[int, ...] | None) -> bool:
 
 
 def _reasons(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> dict[int, str]:
-    """Why a tensor has no partner, by the record's ``id``."""
+    """Return why tensors have no partner, by the record's ``id``."""
     partners = {node: other for both in nodes for node, other in ((both[0], both[1]), (both[1], both[0]))}
     reasons: dict[int, str] = {}
     for side, opposite, other in ((*networks, "benchmark"), (*networks[::-1], "sample")):
@@ -264,18 +272,19 @@ def _reasons(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> dict[i
             where = f"at this place of the network ({node.module or 'its outermost module'})"
             reason = f"the {other} has no {node.kind} {where}"
             if node in partners:
-                reason = f"{node.word} has other inputs or outputs than the {other}'s {partners[node].word} {where}"
+                reason = f"{node.word} differs in inputs or outputs from the {other}'s {partners[node].word} {where}"
             if node.is_outer and not has_modules:
-                reason = f"a module's; the {other} has operators alone"
+                reason = f"a tensor of a module; the {other} records only operators"
             reasons |= {id(record): reason for record in _records(node)}
             if not has_inputs:
-                reasons |= {id(record): f"an input; the {other} has outputs alone" for record in node.inputs.values()}
+                reasons |= {
+                    id(record): f"an input; the {other} records only outputs" for record in node.inputs.values()
+                }
     return reasons
 
 
 def _of_no_counterpart(networks: tuple[Nodes, Nodes]) -> frozenset[int]:
-    """The ``id`` of inputs where the other side records outputs alone, and of what modules have where it records
-    operators alone."""
+    """Return the ``id`` of inputs and module tensors that the other side does not record at all."""
     without: set[int] = set()
     for side, opposite in (networks, networks[::-1]):
         has_inputs, has_modules = _has_inputs(opposite), any(node.is_outer for node in opposite)
@@ -288,7 +297,7 @@ def _of_no_counterpart(networks: tuple[Nodes, Nodes]) -> frozenset[int]:
 
 
 def _inside_whole_modules(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> frozenset[int]:
-    """The ``id`` of the tensors inside modules that are paired as a whole with an operator."""
+    """Return the ``id`` of tensors inside modules that are paired as a whole with an operator."""
     inside: set[int] = set()
     for both in nodes:
         for node, other, side in zip(both[:2], both[1::-1], networks):
@@ -299,7 +308,7 @@ def _inside_whole_modules(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePai
 
 
 def _reshaped(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> frozenset[int]:
-    """The ``id`` of what one library alone reshapes: the same values, in the same order, as the tensor before it."""
+    """Return the ``id`` of tensors that only one library reshapes: same values and order as the tensor before."""
     paired = {node for both in nodes for node in (*both[:2], *both.ends)}
     reshaped: dict[Node, None] = {}
     for side in networks:
@@ -311,7 +320,7 @@ def _reshaped(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> froze
 
 
 def _own_sources(network: Nodes) -> dict[str, tuple[str, ...]]:
-    """Which outputs feed which, of a dump that has no inputs and tells it otherwise."""
+    """Return output -> outputs that feed it, for a dump that records the data flow without inputs."""
     if _has_inputs(network) or not any(node.values for node in network):
         return {}
     return {
@@ -328,7 +337,7 @@ def _has_outputs(node: Node) -> bool:
 def _sources(
     networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair], pairs: Iterable[Pair]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """By the data flow of the benchmark, where it is known, else by that of the sample."""
+    """Yield outputs with their sources from the data flow of the benchmark if known, else of the sample."""
     names = {id(record): pair.benchmark.name for pair in pairs for record in (pair.sample, pair.benchmark)}
     side = 1 if any(node.values for node in networks[1]) else 0
 
@@ -337,7 +346,7 @@ def _sources(
 
     for both in nodes:
         couple = both[:2]
-        of = 1 - side if couple[side].is_outer else side  # what feeds a module is known of its operators alone
+        of = 1 - side if couple[side].is_outer else side  # a module's sources are known only through its operators
         feeding = networks[of].nearest(couple[of], is_compared)
         sources = [names[id(r)] for feeder in feeding for r in feeder.outputs.values() if id(r) in names]
         for record in both.ends[1].outputs.values():
@@ -346,8 +355,10 @@ def _sources(
 
 
 def pairs_by_module(sample: Nodes, benchmark: Nodes, skipped: Collection[Node] = ()) -> list[Couple]:
-    """Modules with modules of their path, the k-th call with the k-th; operators with operators of their kind in the
-    module, an operator that only one side has being passed over, and those that are ``skipped``."""
+    """Pair modules by path and call number, and operators inside a module by kind and order.
+
+    Operators that only one side has, and ``skipped`` operators, are passed over.
+    """
     pairs: list[Couple] = []
     calls = [_by_module(node for node in side if node.is_module) for side in (sample, benchmark)]
     for path, modules in calls[0].items():
@@ -365,8 +376,11 @@ def pairs_by_module(sample: Nodes, benchmark: Nodes, skipped: Collection[Node] =
 
 
 def _called_alike(pairs: Sequence[Couple], sample: Sequence[Node], benchmark: Sequence[Node]) -> Iterator[Couple]:
-    """The pairs of a module; where the order paired two operators that were called otherwise, and one without a partner
-    was called as one of them was, with an output of its shape, these two."""
+    """Yield the pairs of a module, corrected by arguments and output shape.
+
+    If the order paired two operators with different arguments, and an unpaired operator matches one of them, these two
+    are paired instead.
+    """
     free = [dict.fromkeys(side) for side in (sample, benchmark)]
     for pair in pairs:
         for side, node in zip(free, pair):
@@ -389,7 +403,7 @@ def _is_alike(sample: Node, benchmark: Node) -> bool:
 
 
 def renamed_modules(sample: Nodes, benchmark: Nodes, pairs: Iterable[Couple]) -> Iterator[Couple]:
-    """Modules whose paths differ, and all of whose operators that ``pairs`` has are paired with those of one module."""
+    """Yield pairs of modules with different paths whose operators in ``pairs`` all belong to each other."""
     pairs = list(pairs)
     paired = {node for pair in pairs for node in pair}
     calls = [_by_module(node for node in side if node.is_outer and node not in paired) for side in (sample, benchmark)]
@@ -406,7 +420,7 @@ def renamed_modules(sample: Nodes, benchmark: Nodes, pairs: Iterable[Couple]) ->
 
 
 def in_order(sample: Sequence[Node], benchmark: Sequence[Node]) -> Iterator[Couple]:
-    """Operators of the same kinds in the same order; the longest such stretches first."""
+    """Pair operators of the same kinds in the same order, longest matching sequences first."""
     sample_kinds, benchmark_kinds = ([node.kind for node in side] for side in (sample, benchmark))
     for first, second, count in SequenceMatcher(
         None, sample_kinds, benchmark_kinds, autojunk=False
@@ -422,12 +436,12 @@ def _by_module(nodes: Iterable[Node]) -> dict[str, list[Node]]:
 
 
 def _calls(side: Nodes) -> dict[str, list[int]]:
-    """Where in the order of execution the calls of each module with operators inside are."""
+    """Return path -> positions in execution order of the calls of each module that contains operators."""
     return {path: [node.place for node in own] for path, own in _by_module(n for n in side if n.is_outer).items()}
 
 
 def _by_call(nodes: Iterable[Node], calls: Mapping[str, Sequence[int]]) -> dict[tuple[str, int], list[Node]]:
-    """Operators by module, and by call of it where it has several: a decoder runs its layers for each token."""
+    """Group operators by module, and by call if a module has several: a decoder runs its layers for each token."""
     groups: defaultdict[tuple[str, int], list[Node]] = defaultdict(list)
     for node in nodes:
         groups[node.module, bisect_right(calls.get(node.module, ()), node.place)].append(node)
@@ -441,7 +455,10 @@ def pairs_by_place(
     skipped: Collection[Node] = (),
     modules: Collection[str] = (),
 ) -> list[Couple]:
-    """The pairs of the operators that are not in ``pairs``, nor ``skipped``; none of two of these ``modules``."""
+    """Return pairs of operators that are neither in ``pairs`` nor ``skipped``.
+
+    Operators in two different ``modules`` are never paired.
+    """
     state = _State(sample, benchmark, pairs, modules)
     couples: list[Couple] = []
     unpaired = [
@@ -455,9 +472,11 @@ def pairs_by_place(
 
 
 def tail(nodes: Nodes, node: Node, others: Nodes, partner: Node, paired: Iterable[Node]) -> Node:
-    """The operator whose output the other side has for this one's, where it folded what follows into it: a convolution
-    with the normalisation after it, a product with its bias, either with its activation. Where one library ran both and
-    calls them alike, only a normalisation is that."""
+    """Return the operator whose output equals the partner's, if the partner folds operators after ``node``.
+
+    Examples are a convolution with its normalisation, a product with its bias, and either with its activation. If one
+    library ran both and the operators have the same name, only a normalisation counts.
+    """
     alike = plain(node.word) == plain(partner.word) and len(node.inputs) == len(partner.inputs)
     folded = _NORMALISATIONS if nodes.format == others.format and alike else _FOLDED
     taken = set(paired)
@@ -476,12 +495,12 @@ def tail(nodes: Nodes, node: Node, others: Nodes, partner: Node, paired: Iterabl
 
 
 def _are_apart(one: Node, other: Node, modules: Collection[str]) -> bool:
-    """Whether two operators are in two modules, of which both sides have each."""
+    """Return whether two operators are in two different modules that both sides have."""
     return one.module != other.module and one.module in modules and other.module in modules
 
 
 class _State:
-    """Who is paired: a number for each pair, the same on both sides."""
+    """Paired operators: a number for each pair, equal on both sides."""
 
     def __init__(self, sample: Nodes, benchmark: Nodes, pairs: Iterable[Couple], modules: Collection[str]):
         self.sample, self.benchmark, self.modules = sample, benchmark, modules
@@ -517,7 +536,7 @@ def _by_flow(state: _State, sample: list[Node], benchmark: list[Node]) -> Iterat
 
 
 def _in_gaps(state: _State, skipped: Collection[Node]) -> Iterator[Couple]:
-    """Between two pairs that follow one another on both sides, what has the same kinds in the same order."""
+    """Yield pairs of equal kinds and order between two pairs that are adjacent on both sides."""
     sample, inner = state.sample.inner, state.benchmark.inner
     places = {node: place for place, node in enumerate(sample)}
     begin, gap = 0, list[Node]()
@@ -526,7 +545,7 @@ def _in_gaps(state: _State, skipped: Collection[Node]) -> Iterator[Couple]:
             gap += [] if node_there in skipped else [node_there]
             continue
         if node_there is not None and state.partner[node_there] not in places:
-            continue  # a module, which has its operators in the sample
+            continue  # a module whose operators are in the sample
         end = len(sample) if node_there is None else places[state.partner[node_there]]
         if gap:
             waiting = [node for node in sample[begin:end] if node not in state.number and node not in skipped]

@@ -1,10 +1,10 @@
-"""Pairing a network quantised by others with its float network, or another quantised copy. Apart: needs its graph.
+"""Pair a model quantised with another tool with its float model, or with another quantised copy, using its graph.
 
-A float tensor pairs, once, with the tensor that truly holds its quantised values: what the DequantizeLinear after it
-makes, or the codes that an operator on integers makes. Groups of tensors that are one (``dumps/quantised_graph.py``)
-are matched by a name they share, else by the operator that makes them and what it reads, else by the endings that
-quantisers give to names. Where a quantiser took a Relu or Clip away, as the range begins at 0 anyway, what the operator
-before it makes stands for the activation's output.
+A float tensor is paired once, with the tensor that holds its quantised values: the output of the DequantizeLinear
+after it, or the integer output of an integer operator. Groups of equivalent tensors (``dumps/quantised_graph.py``) are
+matched by a shared name, else by their operator and its inputs, else by the name suffixes of quantisers. A quantiser
+may remove a Relu or Clip because the quantised range begins at 0 anyway. The output of the operator before it then
+stands for the output of the activation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sgsdump.dumps.quantised_graph import Group, Node, QuantisedGraph, float_kin
 from sgsdump.tensors.dtypes import is_integer
 
 ACTIVATIONS = frozenset(("Relu", "Clip"))
-# Endings that onnxruntime and those who build on it give to the names of a tensor.
+# Suffixes that onnxruntime and tools based on it append to tensor names.
 REAL_ENDINGS = ("_DequantizeLinear_Output", "_dequantized")
 ENDINGS = (*REAL_ENDINGS, "_QuantizeLinear_Output", "_QuantizeLinear_Input", "_quantized")
 
@@ -32,7 +32,7 @@ _INSIDE = "a step of the quantised network's arithmetic"
 
 @dataclass(frozen=True)
 class TakenAway:
-    """An activation that the quantised network lacks: its type, and the name of what it makes."""
+    """Activation that the quantised network lacks: its type and the name of its output."""
 
     kind: str
     output: str
@@ -40,10 +40,10 @@ class TakenAway:
 
 @dataclass(frozen=True)
 class Twins:
-    """Which group of a quantised graph is which of the float one.
+    """Matching groups of a quantised graph and the float graph.
 
-    roots       root of the float graph -> root of the quantised one.
-    taken_away  by name of what an activation reads that the quantised graph lacks.
+    roots       root in the float graph -> root in the quantised graph.
+    taken_away  input name of an activation that the quantised graph lacks -> the activation.
     """
 
     roots: Mapping[str, str] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Twins:
 
 
 def propose(sides: Sides, settled: Settled) -> Settled:
-    """Pair what holds the same values in a quantised network and in its float one."""
+    """Pair tensors of a quantised network with the tensors of its float network that hold the same values."""
     records = sides.remaining(settled)
     graphs = tuple(
         known.quantised if isinstance(known, OnnxNetwork) else QuantisedGraph(()) for known in sides.networks
@@ -78,9 +78,7 @@ def propose(sides: Sides, settled: Settled) -> Settled:
     }
     for name, activation in twins.taken_away.items():
         if name in of_benchmark and id(of_benchmark[name]) not in paired:
-            unmatched[id(of_benchmark[name])] = (
-                f"the quantised network left the {activation.kind} out: compared after it"
-            )
+            unmatched[id(of_benchmark[name])] = f"the quantised network omits the {activation.kind}; compared after it"
     return replace(
         settled,
         pairs=(*settled.pairs, *pairs),
@@ -91,12 +89,12 @@ def propose(sides: Sides, settled: Settled) -> Settled:
 
 
 def _without_graph(records: Iterable[Record]) -> QuantisedGraph:
-    """Of a dump whose graph is not known: each tensor is one."""
+    """Return a graph of unconnected tensors for a dump without a known graph."""
     return QuantisedGraph((record.op_type, "", [], [record.name], "", {}) for record in records)
 
 
 def _by_endings(sample: Iterable[Record], benchmark: Iterable[Record]) -> Iterator[Pair]:
-    """Pairs by the names that quantisers give, of dumps whose graphs are not known."""
+    """Yield pairs by the suffixes of quantisers, for dumps without known graphs."""
     named = {record.name: record for record in sample}
     for record in benchmark:
         held = next((named[record.name + ending] for ending in REAL_ENDINGS if record.name + ending in named), None)
@@ -104,11 +102,11 @@ def _by_endings(sample: Iterable[Record], benchmark: Iterable[Record]) -> Iterat
         if held is None and codes is not None and (codes.tensor.info.quant or not is_integer(codes.tensor.dtype)):
             held = codes
         if held is not None:
-            yield Pair(held, record, QUANTISED_VALUES, "by the ending of its name")
+            yield Pair(held, record, QUANTISED_VALUES, "by the suffix of its name")
 
 
 def _why_unpaired(name: str, graph: QuantisedGraph, matched: Set[str]) -> str:
-    """Why a tensor of a quantised graph has no partner by its name; "" where names may pair it. ``matched``: roots."""
+    """Return why a tensor of a quantised graph has no partner, or "" if names may pair it; ``matched`` are roots."""
     group = graph.group_of.get(name)
     if group is None or not graph.is_quantised:
         return ""
@@ -121,12 +119,12 @@ def _why_unpaired(name: str, graph: QuantisedGraph, matched: Set[str]) -> str:
     if name == group.holder:
         return ""
     if name == group.root and name not in group.codes:
-        return "before it is quantised; the quantised values are compared"
-    return "holds the values of another tensor, which is compared"
+        return "values before quantisation; the quantised values are compared"
+    return "has the values of another tensor, which is compared"
 
 
 def twins_of(quantised: QuantisedGraph, benchmark: QuantisedGraph) -> Twins:
-    """Match the groups of a quantised graph with those of the float one."""
+    """Match the groups of a quantised graph with those of the float graph."""
     matching = _Matching(quantised, benchmark)
     matching.by_name()
     matching.by_structure()
@@ -135,7 +133,7 @@ def twins_of(quantised: QuantisedGraph, benchmark: QuantisedGraph) -> Twins:
 
 
 class _Matching:
-    """``roots``: root of the quantised graph -> root of the float one."""
+    """Matching in progress; ``roots``: root of the quantised graph -> root of the float graph."""
 
     def __init__(self, quantised: QuantisedGraph, benchmark: QuantisedGraph):
         self.quantised, self.benchmark = quantised, benchmark
@@ -143,8 +141,12 @@ class _Matching:
         self.taken: set[str] = set()
 
     def by_name(self) -> None:
-        """Groups that share a name, those made by one kind of operator first, then by what holds the values: a
-        converter that numbers equal names may give one of them to another operator."""
+        """Match groups that share a name.
+
+        A match of equal operator kinds is preferred, then the name of the tensor that holds the values: a converter
+        that
+        numbers equal names may give one of them to another operator.
+        """
         for root, group in self.quantised.groups.items():
             others = [self.benchmark.group_of.get(name) for name in (group.holder, *group.members)]
             named = [other.root for other in others if other is not None and self._is_made(root, other.root)]
@@ -156,11 +158,11 @@ class _Matching:
             self._through_activation(root)
 
     def _is_made(self, root: str, other: str) -> bool:
-        """Whether both are made by operators, or both given to the network."""
+        """Return whether both are produced by operators, or both are inputs of the network."""
         return (root in self.quantised.makers) == (other in self.benchmark.makers)
 
     def by_structure(self) -> None:
-        """What an operator makes whose like reads the same on the other side, where there is one such alone."""
+        """Match the outputs of operators with equal kinds and inputs, if there is only one candidate."""
         for node in self.quantised.nodes:
             if is_passed(node) or "Integer" in node[1]:
                 continue
@@ -198,7 +200,10 @@ class _Matching:
                     break
 
     def _through_activation(self, own: str) -> None:
-        """A group stands for what an activation makes that alone reads its match and that the quantised graph lacks."""
+        """Match a group with the output of the activation after its match, if the quantised graph lacks the activation.
+
+        The activation must be the only reader of the match.
+        """
         group, root = self.quantised.groups[own], self.roots[own]
         if not group.is_quantised or any(node[1] in ACTIVATIONS for node in self.quantised.readers.get(own, ())):
             return
@@ -214,14 +219,14 @@ class _Matching:
         return readers[0] if is_one else None
 
     def _begins_at_zero(self, group: Group) -> bool:
-        """Whether the lowest code means 0.0, as far as that is known."""
+        """Return whether the lowest code represents 0.0, as far as known."""
         quant = self.quantised.quants.get(group.holder)
         if quant is None or quant.dtype is None or not is_integer(quant.dtype):
             return quant is None
         return bool(quant.zero_point == int(ml_dtypes.iinfo(quant.dtype).min))
 
     def taken_away(self) -> dict[str, TakenAway]:
-        """What an activation reads where only what it makes has a match, made by the operator before it."""
+        """Return activations whose output has a match but whose input has none."""
         found: dict[str, TakenAway] = {}
         for own, root in self.roots.items():
             node, maker = self.benchmark.makers.get(root), self.quantised.makers.get(own)
@@ -239,7 +244,7 @@ class _Matching:
 
 
 def _kind(graph: QuantisedGraph, root: str) -> str:
-    """The type of the float operator that makes a tensor; "" where none does."""
+    """Return the type of the float operator that produces a tensor, or ""."""
     return float_kind(graph.makers[root][1]) if root in graph.makers else ""
 
 

@@ -1,14 +1,14 @@
-"""Pairing a dump of the SDK's tools with one of a Caffe network: a blob is the last stage of that blob.
+"""Pair a dump of the SDK's tools with one of a Caffe network: a blob is paired with its last stage.
 
-The SDK gives every value of a blob that layers write in place a tensor of its own (``sgsdump/tensors/stages.py``);
-pycaffe, and the dumps of a prototxt, show the last value under the blob's name. So ``conv1`` of such a dump is
-``conv1_xx_xx_xx`` of the SDK's, and not the ``conv1`` that is there too. The rule holds where one dump has the stages
-and the other lacks these names; where both have them, names pair. A model's table of stages, where one is given, says
-the same without guessing.
+The SDK creates a separate tensor for every value of a blob that in-place layers overwrite
+(``sgsdump/tensors/stages.py``). pycaffe, and dumps of a prototxt, show only the last value under the blob's name. For
+example, ``conv1`` of such a dump is ``conv1_xx_xx_xx`` of the SDK's dump, not its ``conv1``. The rule applies if one
+dump has the stages and the other lacks these names; if both have them, names pair. A model's table of stages, if
+given, states the same facts without guessing.
 
-Which of two blobs a name is a stage of may be open (blobs ``c`` and ``c_xx``): then an operator that cannot work in
-place begins the next blob. The values that were written over, which ``dump --every-layer`` adds under their layers'
-names, are counted: the k-th of a blob is its stage k.
+A name may be a stage of two blobs (blobs ``c`` and ``c_xx``). In this case an operator that cannot work in place
+begins the next blob. Overwritten values, which ``dump --every-layer`` adds under their layers' names, are counted: the
+k-th value of a blob is its stage k.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from sgsdump.tensors.stages import (
 )
 
 STAGE, COPY, ORDER, TABLE = "stage", "copy", "the order of the layers in place", "the model's stages"
-OWN = "made by the converter, the network itself has no such tensor"
-_STEP = re.compile(r"[a-z]+\d*")  # fc/flatten: within a layer, as our own conversion calls it
-NO_STAGE = "has no stage for it (a BatchNorm and its Scale make one)"
+OWN = "added by the converter; the network itself has no such tensor"
+_STEP = re.compile(r"[a-z]+\d*")  # fc/flatten: a step within a layer, as sgsdump's own conversion names it
+NO_STAGE = "has no stage for it (a BatchNorm and its Scale form one stage)"
 _CONCAT = "CONCATENATION"
 _CHANNELS = {"NHWC": -1, "NCHW": 1}
 _RESHAPES = frozenset(("RESHAPE", "Reshape_Alias"))
@@ -52,7 +52,7 @@ _IN_PLACE = frozenset(
 
 
 def propose(sides: Sides, settled: Settled) -> Settled:
-    """Pair stages with blobs, where one dump has stages and the other blobs."""
+    """Pair stages with blobs if one dump has stages and the other blobs."""
     ids, table = settled.ids, sides.stages
     one = _Side("sample", sides.sample, sides.inputs, ids)
     other = _Side("benchmark", sides.benchmark, sides.inputs, ids)
@@ -90,8 +90,10 @@ def propose(sides: Sides, settled: Settled) -> Settled:
 
 
 def _is_pair_of(staged: _Side, blobs: _Side) -> bool:
-    """Whether one dump is of the SDK's tools and the other is not. Where no operators are known, because a format has
-    none, every name must be a blob's, a stage of one, or the converter's own."""
+    """Return whether one dump is from the SDK's tools and the other is not.
+
+    If a format has no operators, every name must be a blob's, a stage of a blob, or the converter's own.
+    """
     if blobs.is_sdks:
         return False
     if staged.words:
@@ -101,14 +103,14 @@ def _is_pair_of(staged: _Side, blobs: _Side) -> bool:
 
 
 def _has_stages(staged: _Side, blobs: _Side, table: Sequence[Stage]) -> bool:
-    """Whether one dump has stages of the table and the other has none but what blobs are called too."""
+    """Return whether one dump has stages of the table and the other has only names that blobs have too."""
     of_blobs = {stage.blob for stage in table} | of_layers(table).keys()
     names = {stage.name for stage in table} - of_blobs
     return bool(names & staged.with_copies.keys()) and not names & blobs.records.keys()
 
 
 class _Side:
-    """One dump: its free output tensors by name, those that stand there once, and what is known of its operators."""
+    """One dump: its unpaired output tensors by name, if the name is unique, and facts about its operators."""
 
     def __init__(self, side: str, dump: Dump, inputs: bool, settled: Set[int]):
         self.side = side
@@ -120,7 +122,7 @@ class _Side:
 
     @cached_property
     def words(self) -> set[str]:
-        """The names of its operators; a reference's dump repeats the tensor's name there."""
+        """Names of its operators; a reference's dump repeats the tensor's name there."""
         return {r.op_type for r in self.dump.records if r.io == "out" and r.op_type not in ("", r.name)}
 
     @cached_property
@@ -129,7 +131,7 @@ class _Side:
 
     @cached_property
     def with_copies(self) -> dict[str, Record]:
-        """The records by name, and by the name of what they are a copy of where that is not there itself."""
+        """Records by name; a copy also counts under its original's name if the original is missing."""
         records = dict(self.records)
         for name, record in self.records.items():
             if "#" in name and (of := without_copy(name)) not in self.all:
@@ -149,7 +151,7 @@ class _Side:
 
     @cached_property
     def products(self) -> set[str]:
-        """The products that only a sum with a constant reads: the first halves of a BatchNorm, Scale or Power."""
+        """Products that only a sum with a constant reads: the first halves of a BatchNorm, Scale or Power."""
         readers: defaultdict[str, list[int]] = defaultdict(list)
         for record in self.dump.records:
             if record.io == "in" and not record.constant:
@@ -163,15 +165,19 @@ class _Side:
         return any(r.constant for r in records) and any(r.io == "out" and r.op_type == "ADD" for r in records)
 
     def works_in_place(self, name: str) -> bool:
-        """Whether the operator that makes a tensor may write over what it reads: of one variable input, and each of
-        the words a fused one has."""
+        """Return whether the operator of a tensor may overwrite its input.
+
+        It must have one variable input, and each word of a fused operator must allow it.
+        """
         records = self.operators[self.records[name].op_index]
         variable = {r.name for r in records if r.io == "in" and not r.constant}
         return len(variable) <= 1 and {r.op_type for r in records} <= _IN_PLACE
 
     def is_layer(self, name: str) -> bool:
-        """Whether a name is a layer's and no blob's: its weights are read by an operator of its own that makes a blob
-        of another name."""
+        """Return whether a name belongs to a layer and not to a blob.
+
+        Its weights are then read by a separate operator whose output has another name.
+        """
         index = self._weights.get(f"{name}{_WEIGHTS}")
         records = [r for r in self.operators[index] if r.io == "out" or not r.constant] if index is not None else []
         roots = {root_of(r.name) for r in records if r.io == "out"}
@@ -183,14 +189,14 @@ class _Side:
 
     @property
     def stages_of_inputs(self) -> list[str]:
-        """The stages of the network's inputs, which layers in place write over."""
+        """Stages of the network's inputs, which in-place layers overwrite."""
         stages = {stage for name in self.dump.inputs for stage in self.stages.of(name) if stage != name}
         return [name for name in self.records if name in stages and name not in self.products]
 
 
 @dataclass
 class _Stages:
-    """The pairs of a staged dump (as the sample) and one of blobs, and what is known of the rest, by ``id``."""
+    """Pairs of a staged dump (as the sample) and a dump of blobs, and facts about the rest by ``id``."""
 
     staged: _Side
     blobs: _Side
@@ -204,7 +210,7 @@ class _Stages:
         return ids_of(self.pairs)
 
     def take(self, stage: Record, blob: Record, how: str) -> None:
-        """Make the two a pair, where they fit each other."""
+        """Pair the two records if their sizes fit."""
         size, blob_size = size_of(stage), size_of(blob)
         parts = () if size == blob_size else self._parts(stage, blob, size, blob_size)
         if size and blob_size and size != blob_size and not parts:
@@ -216,7 +222,7 @@ class _Stages:
         self.pairs.append(Pair(stage, blob, how, stage=stage.name, parts=parts))
 
     def _parts(self, stage: Record, blob: Record, size: int, blob_size: int) -> tuple[tuple[int, int], ...]:
-        """Of a Concat whose parts the converter aligned, the channels that each takes and its own; () for any other."""
+        """Return aligned and original channels of each part of a Concat whose parts the converter aligned; else ()."""
         info = blob.tensor.info
         if stage.op_type != _CONCAT or info.shape is None or info.layout not in _CHANNELS or len(info.shape) != 4:
             return ()
@@ -251,7 +257,7 @@ class _Stages:
                 self.unmatched[id(staged.records[name])] = f"an earlier value of {name!r}"
 
     def copies(self) -> None:
-        """Of two dumps of the SDK's kind, what one has only as a copy, and the other itself."""
+        """Pair the copy in one of two SDK dumps with the original in the other."""
         for name, record in self.staged.with_copies.items():
             if name != record.name and name in self.blobs.records:
                 self.take(record, self.blobs.records[name], STAGE)
@@ -272,15 +278,19 @@ class _Stages:
             if last is not None and (last != names[0] or last not in staged.records):
                 claims[last].append(names[0])
         for last, names in claims.items():
-            # of c#1 and c#1@relu, both of which would be c, the blob is the shorter
+            # c#1 and c#1@relu would both be c: the shorter name is the blob
             name = min(names, key=len)
             if all(other.startswith(name) for other in names):
                 self.take(staged.with_copies[last], blobs.records[name], STAGE)
         self._written_over(open_roots)
 
     def _by_operators(self, root: str, names: list[str]) -> None:
-        """Blobs one of which is called as a stage of another would be: each begins with an operator that cannot work in
-        place. Where these are not as many as the blobs, names pair."""
+        """Match blobs if the name of one is also a stage name of another.
+
+        Each blob begins with an operator that cannot work in place. If the number of such operators differs from the
+        number
+        of blobs, names pair.
+        """
         groups: list[list[str]] = []
         for name in (name for name in self.staged.records if root_of(name) == root):
             if not groups or not self.staged.works_in_place(name):
@@ -293,8 +303,10 @@ class _Stages:
                 self.take(self.staged.records[group[-1]], self.blobs.records[name], STAGE)
 
     def _written_over(self, open_roots: Set[str]) -> None:
-        """The values that layers in place wrote over, by the order of the records; those of an input that is written
-        over, whose last one bears its layer's name too."""
+        """Pair the values that in-place layers overwrote, by the order of the records.
+
+        For an overwritten network input, the last value also bears its layer's name.
+        """
         staged, records = self.staged, self.blobs.records
         taken = self.taken
         unknown = [name for name, r in records.items() if id(r) not in taken and name not in staged.with_copies]
@@ -327,11 +339,15 @@ class _Stages:
         taken = self.taken
         for record in (records[value] for values in groups.values() for value in values):
             if id(record) not in taken:
-                self.reasons.setdefault(id(record), f"a layer in place wrote over it, and the {staged.side} {NO_STAGE}")
+                self.reasons.setdefault(id(record), f"an in-place layer overwrote it, and the {staged.side} {NO_STAGE}")
 
     def _numbered(self, blob: str, values: list[str], owners: dict[str, str]) -> Iterator[tuple[str, str]]:
-        """The k-th value of a blob is its stage k, but for what a Dropout makes, which is a stage only. The last stages
-        may be one; where the numbers contradict each other otherwise, only the first is sure, and only by its name."""
+        """Yield (stage, value): the k-th value of a blob is its stage k, not counting Dropout stages.
+
+        The last stages may coincide. If the numbers are inconsistent otherwise, only the first value is certain, and
+        only by
+        its name.
+        """
         staged = self.staged
         stages, last = staged.stages.of(blob), staged.stages.last(blob)
         if last is None or any(owners.get(value, blob) != blob for value in values):
@@ -342,7 +358,7 @@ class _Stages:
         count = stages[last] - sum(number < stages[last] for number in dropped)
         for stage, number in stages.items():
             index = number - sum(earlier < number for earlier in dropped)
-            # without operators a BatchNorm's product cannot be told from a stage
+            # without operators, a BatchNorm's product cannot be distinguished from a stage
             product = stage in staged.products or (not staged.words and number == 1 and count > 1)
             fits = index < len(values) and (len(values) == count or (is_named and len(values) > count))
             sure = fits or (number == 0 and is_named)
@@ -350,7 +366,7 @@ class _Stages:
                 yield stage, values[index]
 
     def explain(self) -> None:
-        """Why a stage, or a tensor of the converter's own, has no partner: none is missing."""
+        """Record why stages and the converter's own tensors have no partner; none of them is missing."""
         blobs, taken = self.blobs, self.taken
         done = taken | self.unmatched.keys()
         by_stage = {stage for name in blobs.records for stage in self.staged.stages.of(name)}
@@ -368,15 +384,17 @@ class _Stages:
         if is_named_so or (name in staged.products and name in by_stage):
             return OWN
         if name in by_stage:
-            return f"an earlier value of a blob that layers in place write over; the {self.blobs.side} has the last one"
+            return (
+                f"an earlier value of a blob that in-place layers overwrite; the {self.blobs.side} has the last value"
+            )
         if without_copy(name) != name:
-            return "a copy that the converter makes of a tensor"
+            return "a copy of a tensor that the converter added"
         layer, _, step = name.rpartition("/")
         is_step = layer in self.blobs.all and _STEP.fullmatch(step) is not None
         return OWN if is_step or is_converters_own(name) else ""
 
 
 def _owner(name: str, records: Mapping[str, Record]) -> str | None:
-    """The blob of a ``blob@layer``."""
+    """Return the blob of a ``blob@layer``."""
     ends = (index for index, letter in enumerate(name) if letter == "@")
     return next((name[:end] for end in ends if name[:end] in records), None)

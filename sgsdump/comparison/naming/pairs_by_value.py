@@ -1,14 +1,14 @@
-"""Match tensors of two float runs by value, ignoring names. Apart: a way of pairing of its own, used when asked for.
+"""Pair tensors of two float runs by value, ignoring names; used only on request.
 
-Two runs of the same weights give the same values but for rounding: an error of at most ``CLOSE`` = 1e-3 of the
-benchmark's norm, |a-b| <= 1e-3 |b|, hence a COS above 1 - 1e-6. Such an error bounds how far the norms, means and
-extremes of two tensors are apart, in whatever order their values are stored. Candidates that pass that test, and agree
-at 64 probed places in some layout, are compared in full.
+Two runs of the same weights agree up to rounding: an error of at most ``CLOSE`` = 1e-3 of the benchmark's norm,
+|a-b| <= 1e-3 |b|, hence a COS above 1 - 1e-6. Such an error limits the differences of norm, mean and extremes of two
+tensors, whatever the order of their values. Candidates within these limits that also agree at 64 probed positions in
+some layout are compared in full.
 
-Where several tensors hold the same values (a reshape's or flatten's copies), those that agree as well as the best are
-taken one to one: equal names first, then equal shapes, then in execution order; the pair's note says so. Tensors of
-fewer than four values, of one value throughout, or with NaN or Inf cannot be identified by value and are left to
-their names; so is every tensor without an equal.
+Several tensors may hold the same values (copies from a reshape or flatten). Tensors that agree as well as the best are
+then paired one to one: equal names first, then equal shapes, then execution order; the pair's note says so. Tensors
+with fewer than four values, with a single distinct value, or with NaN or Inf cannot be identified by value. They are
+paired by name, as are all tensors without an equal.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from sgsdump.tensors.statistics import Statistics, summarise
 from sgsdump.tensors.tensor import Values, values_of
 
 CLOSE = 1e-3
-PROBED_CLOSE = 0.1  # of the root mean square: a hundred times CLOSE, as few values may hold much of the error
+PROBED_CLOSE = 0.1  # relative to the root mean square; 100 times CLOSE, because a few values may hold most of the error
 SMALLEST = 4
 ROUNDING = 1e-7
 
 
 @dataclass(frozen=True)
 class Held:
-    """A record, its place among those compared, its values and their statistics."""
+    """Record with its position among the compared records, its values and their statistics."""
 
     place: int
     record: Record
@@ -49,7 +49,7 @@ class Held:
 
 
 def propose(sides: Sides, settled: Settled) -> Settled:
-    """Pair what holds the same values."""
+    """Pair tensors that hold the same values."""
     unclear: dict[int, str] = {}
     sample_groups = _held(sides.sample, sides.inputs, settled, "benchmark", unclear)
     benchmark_groups = _held(sides.benchmark, sides.inputs, settled, "sample", unclear)
@@ -59,7 +59,7 @@ def propose(sides: Sides, settled: Settled) -> Settled:
     equal = {(a.place, b.place): (error, a, b) for (a, b), error in zip(tried, errors) if error <= CLOSE}
     pairs = list(_assigned(equal))
     paired = ids_of(pairs)
-    holders: dict[int, Record] = {}  # by id, the first record of the other side that holds the same values
+    holders: dict[int, Record] = {}  # id -> first record of the other side with the same values
     for _, a, b in equal.values():
         holders.setdefault(id(a.record), b.record)
         holders.setdefault(id(b.record), a.record)
@@ -76,18 +76,18 @@ def propose(sides: Sides, settled: Settled) -> Settled:
 
 
 def _held(dump: Dump, inputs: bool, settled: Settled, side: str, unclear: dict[int, str]) -> dict[int, list[Held]]:
-    """By size, the tensors that can be identified by value; the others go to ``unclear`` with the reason."""
+    """Return size -> tensors that can be identified by value; the others go to ``unclear`` with the reason."""
     settled_ids = settled.ids
     free = [(record, values) for record, values in _readable(dump, inputs) if id(record) not in settled_ids]
     groups: dict[int, list[Held]] = defaultdict(list)
     for number, ((record, values), stats) in enumerate(zip(free, (_summary(values) for _, values in free))):
         size = values.array.size
         if size < SMALLEST:
-            why = "too few values to be found by them"
+            why = "it has too few values to be identified by them"
         elif stats.finite < size:
-            why = "NaN or Inf among its values, so they do not tell it"
+            why = "its values contain NaN or Inf, so they cannot identify it"
         elif stats.min == stats.max:
-            why = "one value throughout, which does not tell it"
+            why = "all its values are equal, so they cannot identify it"
         else:
             groups[size].append(Held(number, record, values, stats))
             continue
@@ -107,14 +107,14 @@ def _summary(values: Values) -> Statistics:
 
 
 def _candidates(sample: list[Held], benchmark: list[Held]) -> Iterator[tuple[Held, Held]]:
-    """The pairs whose statistics are as near as those of equal values must be, and whose probed values are near too."""
+    """Yield the pairs whose statistics and probed values are close enough for equal values."""
     a, b = (
         np.array([[s.l2norm, (s.mean or 0.0) * math.sqrt(s.finite), *s.span] for s in (item.stats for item in group)])
         for group in (sample, benchmark)
     )
     share = CLOSE * (1 + ROUNDING)
     limit = share * b[:, 0]
-    # only those of nearly the same norm are looked at; a bit more than that, which the exact test leaves out
+    # preselect tensors of nearly the same norm, with a margin that the exact test removes
     order = np.argsort(b[:, 0], kind="stable")
     first = np.searchsorted(b[order, 0], a[:, 0] / (1 + share) * (1 - ROUNDING))
     last = np.searchsorted(b[order, 0], a[:, 0] / (1 - share) * (1 + ROUNDING), "right")
@@ -131,7 +131,7 @@ def _candidates(sample: list[Held], benchmark: list[Held]) -> Iterator[tuple[Hel
             counts = starts[near + 1] - starts[near]
             begins = np.cumsum(counts) - counts
             others = np.repeat(starts[near] - begins, counts) + np.arange(counts.sum())
-            # |p - q|² by one matrix product; its rounding is far below the limit
+            # |p - q|² by one matrix product; rounding is far below the limit
             squares = np.min(
                 (item_rows**2).sum(1)[:, None] + norms[others] - 2 * item_rows @ benchmark_rows[others].T, axis=0
             )
@@ -141,7 +141,7 @@ def _candidates(sample: list[Held], benchmark: list[Held]) -> Iterator[tuple[Hel
 
 
 def _error(sample: Values, benchmark: Values) -> float:
-    """|a-b| / |b| in the better layout; infinite when the shapes do not fit."""
+    """Return |a-b| / |b| in the better layout; infinite if the shapes do not fit."""
     try:
         sums = measure(sample, benchmark).sums
     except ValuesError:
@@ -150,7 +150,7 @@ def _error(sample: Values, benchmark: Values) -> float:
 
 
 def _assigned(equal: dict[tuple[int, int], tuple[float, Held, Held]]) -> Iterator[Pair]:
-    """One to one among the pairs that agree as well as the best of either of their tensors."""
+    """Yield one-to-one pairs among the pairs that agree as well as the best of either tensor."""
     best_of_sample: dict[int, float] = {}
     best_of_benchmark: dict[int, float] = {}
     for (i, j), (error, _, _) in equal.items():
@@ -172,7 +172,7 @@ def _assigned(equal: dict[tuple[int, int], tuple[float, Held, Held]]) -> Iterato
         how, copies = _rule(a.record, b.record), (in_sample[b.place], in_benchmark[a.place])
         note = (
             f"one of {copies[0]} equal tensors in the sample and {copies[1]} in the benchmark: "
-            f"taken by shape and order of execution"
+            f"chosen by shape and execution order"
         )
         if max(copies) == 1 or (how == "name" and named[a.record.name, b.record.name] == 1):
             note = ""
@@ -192,7 +192,7 @@ def _rule(sample: Record, benchmark: Record) -> str:
 
 
 def _why(record: Record, holder: Record | None, side: str) -> str:
-    """Why a tensor that could be identified by value has no partner; ``holder`` has the same values."""
+    """Return why a tensor that could be identified by value has no partner; ``holder`` has the same values."""
     if holder is not None:
         return f"it holds the values of {holder.name!r} of the {side}, which is paired already"
-    return f"no {record.io}put of this name in the {side}, and none that holds its values"
+    return f"no {record.io}put of this name in the {side}, and no tensor with its values"

@@ -1,7 +1,7 @@
-"""Two dumps that are to be paired, and what the ways of pairing have settled so far. Apart: the contract of the ways.
+"""Two dumps to pair, and the decisions of the ways of pairing so far: the interface of all ways.
 
-A way of pairing is a function ``propose(sides, settled)``: it adds pairs to ``settled``, each with its reason, and
-undoes none. ``align.py`` has them in order.
+A way of pairing is a function ``propose(sides, settled)``. It adds pairs to ``settled``, each with its reason, and
+never removes one. ``align.py`` lists the ways in order.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from sgsdump.tensors.stages import Stage
 
 
 class OneSided(NamedTuple):
-    """An operator that only one side has: its first output, its kind and module, and the side; ``chain``: the kinds of
-    all that only this side has up to there, in the order in which they ran."""
+    """Operator that only one side has: its first output, kind, module and side.
+
+    ``chain`` lists the kinds of all one-sided operators up to it, in execution order.
+    """
 
     name: str
     kind: str
@@ -31,13 +33,13 @@ class OneSided(NamedTuple):
 
 @dataclass(frozen=True)
 class Places:
-    """Where tensors stand in two networks; records are identified by their ``id``.
+    """Positions of tensors in two networks; records are identified by their ``id``.
 
-    modules  the module of each record.
-    origins  what an input is that no paired operator made.
-    makers   the operators without a partner that made what paired operators and modules take, or what paired modules
-             around them give.
-    sources  by name of a benchmark's output the outputs that feed it, where the dumps have no inputs to tell it by.
+    modules  module of each record.
+    origins  origin of an input that no paired operator produced.
+    makers   operators without a partner that produced inputs of paired operators and modules, or outputs of paired
+             modules.
+    sources  benchmark output -> outputs that feed it, if the dumps have no inputs that show it.
     """
 
     modules: Mapping[int, str] = field(default_factory=dict)
@@ -58,17 +60,17 @@ class Places:
 
 @dataclass(frozen=True)
 class Settled:
-    """What the ways of pairing have decided so far; records are identified by their ``id``.
+    """Decisions of the ways of pairing so far; records are identified by their ``id``.
 
-    pairs      those that a name map, the values, a network or a rule made.
-    named      those that names made, after all others.
-    unmatched  records that must not be paired by name, and why.
-    refused    why names that may be meant made no pair.
-    reasons    why a record has no partner, in case names do not find one either.
-    expected   of those in ``unmatched``, which have no partner by nature.
-    compiled   of these, what a compiled graph of one side holds.
-    places     where the tensors stand in their networks.
-    is_told    names or values were said to make the pairs, so the place in the network makes none.
+    pairs      pairs from a name map, values, a network or a rule.
+    named      pairs from names, made after all others.
+    unmatched  records that must not be paired by name, with the reason.
+    refused    reasons why possible names made no pair.
+    reasons    reasons for records without a partner, in case names find none either.
+    expected   records of ``unmatched`` that cannot have a partner.
+    compiled   records of ``expected`` that a compiled graph of one side contains.
+    places     positions of the tensors in their networks.
+    is_told    names or values make the pairs on request, so positions in the network make none.
     """
 
     pairs: tuple[Pair, ...] = ()
@@ -83,11 +85,11 @@ class Settled:
 
     @cached_property
     def ids(self) -> set[int]:
-        """The records about which nothing is open any more."""
+        """Records that are decided."""
         return self.unmatched.keys() | ids_of(self.pairs) | ids_of(self.named)
 
     def with_named(self, pairs: Sequence[Pair], refused: Mapping[int, str]) -> Settled:
-        """Return this with more pairs that names made, and why others were refused."""
+        """Return a copy with more pairs from names, and the reasons why others were refused."""
         if not pairs and not refused:
             return self
         return replace(self, named=(*self.named, *pairs), refused={**self.refused, **refused})
@@ -95,14 +97,14 @@ class Settled:
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """Two dumps to pair, and what the user says of that.
+    """Two dumps to pair, and the user's options.
 
-    inputs                the networks' inputs are paired too.
-    names                 all that mapping files and rules say; None for nothing.
-    by_value              what holds the same values is paired.
-    stages                the table of stages of a Caffe network; without it, names tell.
+    inputs                pair the networks' inputs too.
+    names                 contents of mapping files and rules, or None.
+    by_value              pair tensors with equal values.
+    stages                table of stages of a Caffe network; if empty, names decide.
     is_measured_elsewhere other processes open both dumps again, so the dumps cannot be changed here.
-    run                   maps a function over items, in threads say.
+    run                   maps a function over items, possibly in threads.
     """
 
     sample: Dump
@@ -120,7 +122,7 @@ class Sides:
 
     @cached_property
     def operators(self) -> tuple[Network, Network]:
-        """The operators of both dumps; of a dump that records none, those that its names tell."""
+        """Operators of both dumps; for a dump that records none, those implied by its names."""
         sample, benchmark = self.networks
         return sample or of_names(self.sample.records), benchmark or of_names(self.benchmark.records)
 
@@ -141,11 +143,11 @@ class Sides:
         return not settled.pairs and len(self.sample.records) == len(self.benchmark.records) == 1
 
     def is_open(self, settled: Settled) -> bool:
-        """Return whether both dumps have records about which something is open."""
+        """Return whether both dumps have undecided records."""
         return all(self.remaining(settled))
 
     def remaining(self, settled: Settled) -> tuple[list[Record], list[Record]]:
-        """Return the compared records of both dumps about which something is open."""
+        """Return the undecided compared records of both dumps."""
         ids = settled.ids
         sample, benchmark = (
             [record for record in compared(dump, self.inputs) if id(record) not in ids]
@@ -155,7 +157,7 @@ class Sides:
 
 
 def slot_of(record: Record) -> int:
-    """Return the slot that identifies an output; 0 for a network input, whose slot is only its consumer's."""
+    """Return the slot that identifies an output; 0 for a network input, whose slot only belongs to its consumer."""
     return record.slot if record.io == "out" else 0
 
 

@@ -1,1 +1,1 @@
-"""The sums of a pair: ``lanes`` holds their order and numpy's way, ``compiled`` the same at the speed of reading."""
+"""Sums of a pair of tensors: ``tiles`` defines their order, ``by_numpy`` and the compiled kernel compute them."""

@@ -1,4 +1,4 @@
-"""The sums with numpy alone. Apart: the oracle of the compiled kernel, and its substitute where that was not built."""
+"""Sums with numpy only: the reference for tests of the compiled kernel, and its fallback."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LOCAL = threading.local()
 
 @dataclass(frozen=True, eq=False)
 class Totals:
-    """The lanes of the sums, and the counts."""
+    """Totals per lane, and the counts."""
 
     lanes: np.ndarray = field(default_factory=lambda: np.zeros((SUMS, LANES)))
     odd: np.ndarray = field(default_factory=lambda: np.zeros(COUNTS, np.int64))
 
 
 def part_sums(pair: ToSum, part: list[Table]) -> Part:
-    """The sums of a part of a pair; nothing is picked up."""
+    """Return the sums of a part of a pair; no values are picked up."""
     totals = Totals()
     for table in part:
         _add(totals, pair, table)
@@ -45,10 +45,10 @@ def _add(totals: Totals, pair: ToSum, table: Table) -> None:
 
 
 def difference(a: np.ndarray, b: np.ndarray, wide: bool, x: np.ndarray, y: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """x - y, in ``out``; of wide integers a - b, which is exact until it is rounded once."""
+    """Return x - y in ``out``; for 64-bit integers a - b, which is exact before one rounding."""
     if not wide:
         return np.subtract(x, y, out=out)
-    # modulo 2**64 the larger less the smaller is their true distance
+    # modulo 2**64, larger minus smaller is the true distance
     larger, u, v = a >= b, a.astype(np.uint64), b.astype(np.uint64)
     out[:] = np.where(larger, u - v, v - u)
     return np.negative(out, out=out, where=~larger)
@@ -67,7 +67,7 @@ def _add_chunk(totals: Totals, x: np.ndarray, y: np.ndarray, d: np.ndarray) -> N
 
 
 def _fold(values: np.ndarray, lanes: np.ndarray) -> None:
-    """Sum each lane row by row; what is left of a row belongs to the first lanes."""
+    """Sum each lane row by row; an incomplete last row belongs to the first lanes."""
     rest = values.size % LANES
     np.add.reduce(values[: values.size - rest].reshape(-1, LANES), axis=0, out=lanes)
     lanes[:rest] += values[values.size - rest :]
@@ -81,9 +81,9 @@ def _not_finite(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _workspace() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Four buffers of CHUNK values and the lanes, the thread's own and kept: fresh pages cost a fifth more.
+    """Return four buffers of CHUNK values and the lanes, kept per thread: fresh memory pages cost a fifth more time.
 
-    They begin on cache lines: the processor's widest loads are slow where they cross one.
+    They are aligned to cache lines, because wide vector loads are slow across a line boundary.
     """
     if not hasattr(_LOCAL, "buffers"):
         block = np.empty(4 * CHUNK + SUMS * LANES + 8)

@@ -1,7 +1,7 @@
-"""The sums of pairs of tensors, and all their values for accumulators that see each.
+"""Sums of pairs of tensors, and passes over all values for accumulators.
 
-The compiled kernel sums at the speed of reading where it is installed and takes the pair, else numpy does, with the
-same digits, in float64 (float32 would print wrong ones).
+The compiled kernel sums at reading speed if it is installed and supports the pair; otherwise numpy gives the same
+digits. All sums are in float64, because float32 would give wrong digits.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ from sgsdump.files.mapped import MappedFile, OpenFile, address_of, file_of, in_m
 from sgsdump.tensors.one_pass.compiled import kernel
 from sgsdump.tensors.tensor import Values
 
-# The kernel's numbers for types; integers mean numbers by a scale and a zero point.
+# The kernel's type numbers; integers represent real values by scale and zero point.
 _TYPES = (np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.uint8, np.int16, np.uint16)
 _KINDS = {np.dtype(dtype): kind for kind, dtype in enumerate(_TYPES)}
 _LARGEST_ZERO_POINT = 1 << 30
-SHORT, PERIOD = 16, 8192  # of the kernel: see there
+SHORT, PERIOD = 16, 8192  # constants of the kernel's source
 _KERNEL = kernel("sgsdump.comparison.sums.kernel", INTERFACE=6, LANES=LANES, CHUNK=CHUNK)
-_MANY = 4  # parts that are worth threads of their own
+_MANY = 4  # least number of parts for which threads pay off
 _ONE_AT_A_TIME = threading.Lock()
 _LOCAL = threading.local()
 _NO_SUMS, _NO_COUNTS = [0.0] * SUMS, [0] * COUNTS
 
 
 def description() -> str:
-    """Which sums are in use, for ``sgsdump --version``."""
+    """Return which implementation is in use, for ``sgsdump --version``."""
     return "numpy sums" if _KERNEL is None else f"compiled sums ({_KERNEL.vectors()})"
 
 
 def takes(side: Values) -> bool:
-    """Whether the kernel is there and knows the type, and how its values become real ones."""
+    """Return whether the kernel exists and supports the type and its conversion to real values."""
     dtype = side.array.dtype
     if _KERNEL is None or dtype not in _KINDS:
         return False
@@ -72,9 +72,9 @@ def pair_sums(
     threads: int = 1,
     picked: tuple[Picked, Picked] | None = None,
 ) -> Sums:
-    """The sums of two tensors of equal shape; accumulators see all values too, and again while they ask for it.
+    """Return the sums of two tensors of equal shape; accumulators also see all values, repeatedly on request.
 
-    Raises ValuesError for a mapped file that became shorter, or cannot be read.
+    Raises ValuesError for a mapped file that was truncated or cannot be read.
     """
     [sums] = sums_of_each([ToSum(sample, benchmark, takes(sample) and takes(benchmark), picked)], threads)
     if isinstance(sums, ValuesError):
@@ -83,18 +83,19 @@ def pair_sums(
     return sums
 
 
-# The parts of a pair; None for one that the kernel takes as a single row, since its values lie one after the other.
+# Parts of a pair; None if the kernel can read it as a single row of contiguous values.
 _Work = list[list[Table]] | None
 
 
 def sums_of_each(pairs: Sequence[ToSum], threads: int = 1) -> Iterator[Sums | ValuesError]:
-    """The sums of some pairs, in their order, or the error of a mapped file that became shorter or cannot be read.
+    """Yield the sums of pairs in order, or the error of a mapped file that was truncated or cannot be read.
 
-    Those of one part that the kernel takes are summed in one call when the first is asked for, the others when it is
-    their turn.
+    Pairs of one part that the kernel supports are summed in one call when the first result is requested, the others
+    when
+    it is their turn.
 
-    threads  how many may add up the parts of a large pair; one such pair is on at a time. The mapped pages of a part
-             that was read are given back, those of a small pair go with the last user of its values.
+    threads  number of threads for the parts of a large pair; one such pair runs at a time. Mapped pages of a large
+             pair's parts are released after reading; those of a small pair with the last user of its values.
     """
     pairs = [_laid_open(pair) for pair in pairs]
     works = [_work(pair) for pair in pairs]
@@ -106,8 +107,10 @@ def sums_of_each(pairs: Sequence[ToSum], threads: int = 1) -> Iterator[Sums | Va
 
 
 def _laid_open(pair: ToSum) -> ToSum:
-    """The pair, in memory where its values are read in another order than they lie in their mapped files: those are
-    read through descriptors, in one go."""
+    """Return the pair, loaded into memory if the reading order differs from the order in the mapped files.
+
+    Such files are read through descriptors in one go.
+    """
     if pair.is_flat:
         return pair
     sample, benchmark = (side.of(in_memory(side.array)) for side in (pair.sample, pair.benchmark))
@@ -121,7 +124,7 @@ def _work(pair: ToSum) -> _Work:
 
 
 def _by_part(pair: ToSum, work: list[list[Table]], threads: int) -> list[Part] | ValuesError:
-    """The sums of the parts one by one, or side by side."""
+    """Return the sums of the parts, computed one by one or in parallel."""
 
     def summed(part: list[Table], channels: ChannelSums | None) -> Part:
         if pair.by_kernel:
@@ -136,7 +139,7 @@ def _by_part(pair: ToSum, work: list[list[Table]], threads: int) -> list[Part] |
     shape, of_all = pair.sample.array.shape, pair.channels
     channels = [
         of_all and ChannelSums(shape, of_all.axis, of_all.skip) for _ in work
-    ]  # of each part, as parts go side by side
+    ]  # one per part, because parts may run in parallel
     try:
         if threads == 1 or len(work) < _MANY:
             results = list(map(summed, work, channels))
@@ -154,7 +157,7 @@ def _by_part(pair: ToSum, work: list[list[Table]], threads: int) -> list[Part] |
 
 
 def _add_channels(pair: ToSum, channels: ChannelSums) -> None:
-    """The sums of the channels where there is no kernel, or it does not take the pair."""
+    """Add the sums of the channels if the kernel does not exist or does not support the pair."""
     start, channels.skip = 0, 1
     with np.errstate(all="ignore"):
         for _, b, d in _float_chunks(pair.sample, pair.benchmark):
@@ -176,18 +179,18 @@ def _added_up(pair: ToSum, results: list[Part]) -> Sums:
     return Sums(pair.sample.array.size, aa, bb, ab, dd, d1, b1, Counts(*counts))
 
 
-# The kernel's side: addresses, strides and files of what it is to sum.
+# Kernel interface: addresses, strides and files of the values to sum.
 
 
 class _Side(NamedTuple):
-    """A side of a pair: its values, the file they are a mapped view of, and what is picked up on the way."""
+    """Side of a pair: its values, the mapped file behind them, and the values to pick up."""
 
     values: Values
     file: OpenFile | None
     picked: Picked | None
 
     def row(self) -> tuple[float, ...]:
-        """All values, which lie one after the other."""
+        """Return the description of all values as one contiguous row."""
         array = self.values.array
         address, size = address_of(array), array.itemsize
         picked = (0, 0, 0, 0) if self.picked is None else _wanted(self.picked, array, array)
@@ -207,9 +210,12 @@ class _Side(NamedTuple):
 
 
 def _kernel_sums(works: Sequence[tuple[ToSum, _Work]]) -> list[list[Part] | ValuesError]:
-    """The sums of the parts of pairs that ``takes`` accepts, all in one call without the GIL; an error for a pair of
-    which a file cannot be read. Flat tables of mapped files are read from these, which must not be more than are kept
-    open."""
+    """Return the sums of all parts in one call without the GIL, or an error for a pair whose file cannot be read.
+
+    All pairs must satisfy ``takes``. Flat tables of mapped files are read from the files, whose number must not exceed
+    the
+    number of files kept open.
+    """
     if not works:
         return []
     assert _KERNEL is not None, "asked of pairs only that takes() accepts"
@@ -233,7 +239,7 @@ def _whole(results: list[Part | int]) -> list[Part] | ValuesError:
 
 
 def _described_parts(pair: ToSum, work: _Work, files: dict[MappedFile | None, OpenFile | None]) -> list[list[tuple]]:
-    """``files`` gets those that are read."""
+    """Return the kernel's description of the parts; ``files`` collects the files to read."""
     picked = pair.picked if pair.picked and pair.is_flat else (None, None)
     a, b = (
         _Side(side, _opened(side.array, files), of_side) for side, of_side in zip((pair.sample, pair.benchmark), picked)
@@ -248,7 +254,7 @@ def _described_parts(pair: ToSum, work: _Work, files: dict[MappedFile | None, Op
 
 
 def _opened(array: np.ndarray, files: dict[MappedFile | None, OpenFile | None]) -> OpenFile | None:
-    """A pair's batch has no more files than are kept open, so that each is opened once."""
+    """Return the open file behind an array; a batch has no more files than are kept open, so each is opened once."""
     data = file_of(array)
     if data not in files:
         files[data] = opened(array)
@@ -268,7 +274,7 @@ def _channels_of_row(channels: ChannelSums | None, first: int) -> tuple[int, ...
 
 
 def _channels_of(pair: ToSum, table: Table) -> tuple[int, ...]:
-    """Which channels the values of a table are of."""
+    """Return the kernel's description of the channels of a table."""
     channels, array = pair.channels, pair.sample.array
     if channels is None:
         return _NO_CHANNELS
@@ -284,8 +290,10 @@ def _channels_of(pair: ToSum, table: Table) -> tuple[int, ...]:
 
 
 def sums_channels(pair: ToSum, axis: int) -> bool:
-    """Whether the sums of the channels along this axis can be had: all values lie one after the other, or in tables
-    whose rows or columns are the channels."""
+    """Return whether the sums of the channels along this axis are available.
+
+    All values must be contiguous, or in tables whose rows or columns are the channels.
+    """
     array = pair.sample.array
     if pair.is_flat:
         return math.prod(array.shape[axis + 1 :]) >= SHORT or math.prod(array.shape[axis:]) <= PERIOD
@@ -299,7 +307,7 @@ def sums_channels(pair: ToSum, axis: int) -> bool:
 def judged_channels(
     channels: ChannelSums, floor: float, lost: float, median: float, common: float
 ) -> tuple[int, int, float] | bool | None:
-    """As ``channels.py`` judges, by the kernel; False where there is none."""
+    """Return the kernel's judgement by the rules of ``channels.py``; False without a kernel."""
     if _KERNEL is None:
         return False
     judged: tuple[int, int, float] | None = _KERNEL.judged(
@@ -309,7 +317,7 @@ def judged_channels(
 
 
 def _wanted(picked: Picked, whole: np.ndarray, part: np.ndarray) -> tuple[int, ...]:
-    """What is to be picked up from a part: indices, how many, where their values go, and where the part begins."""
+    """Return what to pick up from a part: indices, their number, the target address, and the start of the part."""
     indices, values = address_of(picked.places), address_of(picked.values)
     if part.size == whole.size:
         return indices, len(picked.places), values, 0
@@ -319,8 +327,10 @@ def _wanted(picked: Picked, whole: np.ndarray, part: np.ndarray) -> tuple[int, .
 
 
 def _scratch() -> int:
-    """The address of the thread's own room for four chunks, what is read and what is packed of either side; kept, and
-    beginning on a cache line."""
+    """Return the address of the thread's buffer for four chunks (values read and packed, for both sides).
+
+    The buffer is kept per thread and aligned to a cache line.
+    """
     if not hasattr(_LOCAL, "scratch"):
         _LOCAL.block = np.empty(4 * CHUNK + 16, np.float32)
         _LOCAL.scratch = -(-address_of(_LOCAL.block) // 64) * 64
@@ -328,11 +338,11 @@ def _scratch() -> int:
     return scratch
 
 
-# What looks at every value.
+# Passes over all values.
 
 
 def hold_equal(sample: Values, benchmark: Values) -> bool:
-    """Whether two tensors of equal shape hold the same values, -Inf among them; NaN equals nothing."""
+    """Return whether two tensors of equal shape hold the same values, including -Inf; NaN equals nothing."""
     for a, b in chunks(sample.array, benchmark.array):
         x = a if sample.to_real is None else sample.to_real(a)
         y = b if benchmark.to_real is None else benchmark.to_real(b)
@@ -342,7 +352,7 @@ def hold_equal(sample: Values, benchmark: Values) -> bool:
 
 
 def feed_all(sample: Values, benchmark: Values, accumulators: Sequence[Accumulator]) -> None:
-    """All values to every accumulator, in chunks that none can write to, and again to those that ask for it."""
+    """Pass all values to every accumulator in read-only chunks, and again to those that request another pass."""
     waiting = list(accumulators)
     with np.errstate(all="ignore"):
         while waiting:
@@ -356,10 +366,10 @@ def feed_all(sample: Values, benchmark: Values, accumulators: Sequence[Accumulat
 
 
 def _float_chunks(sample: Values, benchmark: Values) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Chunks of real values in float64, and their difference, in buffers that the next chunk overwrites."""
+    """Yield chunks of real float64 values and their difference, in buffers that the next chunk overwrites."""
     wide = are_wide(sample, benchmark)
     if not hasattr(_LOCAL, "buffers"):
-        _LOCAL.buffers = np.empty((3, CHUNK))  # the thread's own, and kept: fresh pages cost a fifth more
+        _LOCAL.buffers = np.empty((3, CHUNK))  # kept per thread: fresh pages cost a fifth more time
     for a, b in chunks(sample.array, benchmark.array):
         x, y, d = _LOCAL.buffers[:, : a.size]
         x[:] = a if sample.to_real is None else sample.to_real(a)
@@ -368,7 +378,7 @@ def _float_chunks(sample: Values, benchmark: Values) -> Iterator[tuple[np.ndarra
 
 
 def chunks(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Two arrays of equal shape as flat chunks of at most CHUNK values, in the same order."""
+    """Yield two arrays of equal shape as flat chunks of at most CHUNK values, in the same order."""
     if a.flags.c_contiguous and b.flags.c_contiguous:
         a, b = a.reshape(-1), b.reshape(-1)
         with kept_open():

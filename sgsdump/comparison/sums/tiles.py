@@ -1,12 +1,13 @@
-"""The order in which the sums of a pair are added up, and how a pair is cut for it: what both ways of summing share.
+"""Order in which the sums of a pair are added up, and how a pair is cut; common to both implementations.
 
-A chunk of at most CHUNK values is seen as rows of LANES values: value i belongs to lane i % LANES. Each lane is summed
-row by row, and then added to the lane's total; at the end the lanes are added up, the first one first. All of it is
-float64. So the digits depend on nothing but the values: not on the processor, the number of threads, or whether the
-compiled kernel is there. (Dot products, as fast as they are, have another order on every processor.)
+A chunk of at most CHUNK values is viewed as rows of LANES values: value i belongs to lane i % LANES. Each lane is
+summed
+row by row and then added to the lane's total. At the end the lanes are added up, first lane first. Everything is
+float64. The digits therefore depend only on the values: not on the processor, the number of threads, or the presence
+of the compiled kernel. (Dot products are as fast, but their order differs between processors.)
 
-A pair is walked as tables of rows and columns, in tiles of at most a chunk, in parts that may go side by side. Where a
-side is a transposed view, the tiles are broad in the memory of both. The order depends on shape and strides alone.
+A pair is walked as tables of rows and columns, in tiles of at most a chunk, in parts that may run in parallel. If a
+side is a transposed view, the tiles are wide in the memory of both sides. The order depends only on shape and strides.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ LANES = 256
 CHUNK = 1 << 15
 SUMS = 6
 COUNTS = 7
-# Of a part of a pair: Σa², Σb², Σab, Σd², Σ|d| and Σ|b|, and the counts of ``Sums`` from ``sample_nan`` on.
+# Result of a part: Σa², Σb², Σab, Σd², Σ|d|, Σ|b|, and the counts of ``Sums`` from ``sample_nan`` on.
 Part = tuple[list[float], list[int]]
 
 
 PART = 128 * CHUNK
-ENOUGH = 64  # values of a channel
+ENOUGH = 64  # values per channel that are sufficient
 _BROAD = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Two-dimensional views of both sides, of one shape, and the shape of the tiles."""
+    """Two-dimensional views of both sides with equal shape, and the shape of the tiles."""
 
     a: np.ndarray
     b: np.ndarray
@@ -48,11 +49,11 @@ class Table:
 
     @property
     def is_flat(self) -> bool:
-        """Whether no other table has values between those of this one."""
+        """True if both sides are contiguous, so that no other table has values in between."""
         return len(self.a) == 1 and self.a.flags.c_contiguous and self.b.flags.c_contiguous
 
     def tiles(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Row by row; the last ones of a row or column are smaller."""
+        """Yield the tiles row by row; the last tiles of a row or column are smaller."""
         (rows, columns), (high, wide) = self.a.shape, self.tile
         for row in range(0, rows, high):
             for column in range(0, columns, wide):
@@ -60,7 +61,7 @@ class Table:
                 yield self.a[tile], self.b[tile]
 
     def cut(self) -> Iterator[Table]:
-        """Of whole tiles, each of about PART values."""
+        """Yield tables of whole tiles with about PART values each."""
         (rows, columns), (high, wide) = self.a.shape, self.tile
         if rows == 1:
             for column in range(0, columns, PART // wide * wide):
@@ -73,8 +74,10 @@ class Table:
 
 
 def parts(a: np.ndarray, b: np.ndarray) -> Iterator[list[Table]]:
-    """Two arrays of equal shape as lists of tables of about PART values each: small tables come together, a large one
-    is cut."""
+    """Yield two arrays of equal shape as lists of tables with about PART values per list.
+
+    Small tables are grouped, a large table is cut.
+    """
     part: list[Table] = []
     size = 0
     if 0 < a.size <= PART and a.flags.c_contiguous and b.flags.c_contiguous:
@@ -99,13 +102,13 @@ def _tables(a: np.ndarray, b: np.ndarray) -> Iterator[Table]:
     high = min(rows, _BROAD)
     wide = min(columns, CHUNK // high)
     tile = min(rows, CHUNK // wide), wide
-    a, b = (side.reshape(*outer, rows, columns) for side in (a, b))  # views: nothing is merged that needs a copy
+    a, b = (side.reshape(*outer, rows, columns) for side in (a, b))  # views: axes are merged only if no copy is needed
     for index in np.ndindex(*outer):
         yield Table(a[index], b[index], tile)
 
 
 def _merged(a: np.ndarray, b: np.ndarray) -> tuple[int, ...]:
-    """The shape with as few axes as the strides of both allow."""
+    """Return the shape with as few axes as the strides of both arrays allow."""
     if a.flags.c_contiguous and b.flags.c_contiguous:
         return (a.size,)
     axes = [axis for axis in zip(a.shape, a.strides, b.strides) if axis[0] != 1]
@@ -122,10 +125,10 @@ def _merged(a: np.ndarray, b: np.ndarray) -> tuple[int, ...]:
 
 
 class Picked:
-    """The real values at some places of a tensor, as float32; they count when they are ``whole``.
+    """Real values at some positions of a tensor as float32; valid if ``whole``.
 
-    shape   of the tensor as stored.
-    places  flat indices into it, ascending, as int64.
+    shape   shape of the tensor as stored.
+    places  ascending flat indices, int64.
     """
 
     __slots__ = ("places", "shape", "values", "whole")
@@ -137,12 +140,13 @@ class Picked:
 
 
 class ChannelSums:
-    """The sums of |a-b| and of |b| of each channel, to six digits; they count when they are ``whole``. Of channels of
-    more than twice ENOUGH values an even share is taken, unless ``skip`` says which.
+    """Sums of |a-b| and |b| per channel, to six digits; valid if ``whole``.
 
-    axis    the channels' axis of the arrays.
-    inner   how many values of a channel follow each other.
-    skip    of so many values one is taken.
+    Channels with more than twice ENOUGH values are sampled evenly, unless ``skip`` is given.
+
+    axis    axis of the channels in the arrays.
+    inner   number of consecutive values of a channel.
+    skip    one of so many values is used.
     totals  (2, channels) float64.
     """
 
@@ -158,14 +162,18 @@ class ChannelSums:
 
 @lru_cache(maxsize=1024)
 def _inner_and_skip(shape: tuple[int, ...], axis: int) -> tuple[int, int]:
-    """The share is odd: widths and heights are mostly even, and one column is not a fair share."""
+    """Return ``inner`` and ``skip``; skip is odd, because with even widths an even skip would sample few columns."""
     skip = math.prod(shape) // max(shape[axis], 1) // ENOUGH
     return math.prod(shape[axis + 1 :]), skip | 1 if skip > 1 else 1
 
 
 class ToSum(NamedTuple):
-    """Two sides of equal shape, whether the kernel takes them, values of either to be picked up where it reads both
-    in the order in which they are stored, and the sums of its channels."""
+    """Two sides of equal shape to sum.
+
+    by_kernel  the kernel supports both sides.
+    picked     values to pick up if both sides are read in stored order.
+    channels   receives the sums per channel.
+    """
 
     sample: Values
     benchmark: Values
@@ -175,12 +183,12 @@ class ToSum(NamedTuple):
 
     @property
     def is_flat(self) -> bool:
-        """Whether the values of both lie one after the other."""
+        """True if the values of both sides are contiguous."""
         flat: bool = self.sample.array.flags.c_contiguous and self.benchmark.array.flags.c_contiguous
         return flat
 
 
 def are_wide(a: Values, b: Values) -> bool:
-    """Return whether float64 may lose the difference: integers of 64 bits, of one type, real as stored."""
+    """Return whether float64 may lose the difference: 64-bit integers of one type, without scaling."""
     types = a.array.dtype, b.array.dtype
     return types[0] == types[1] and types[0].kind in "iu" and types[0].itemsize == 8 and a.to_real is b.to_real is None

@@ -1,9 +1,7 @@
-"""The metrics of other tools as those print them, one file each.
+"""Metrics of other tools exactly as those tools print them, one module per vendor.
 
-The contract of a vendor's set of metrics, printed as that vendor prints it; ``vendor_metrics/`` holds the family.
-
-Such numbers are for holding our results against a vendor's report, digit by digit. They keep what the vendor hides (a
-benchmark of zeros, the sign of Inf, imaginary parts); the honest numbers are those of ``metrics/``.
+These figures allow digit-by-digit comparison with a vendor's report. They keep what the vendor hides (a benchmark of
+zeros, the sign of Inf, imaginary parts). ``metrics.py`` contains sgsdump's own figures.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ VENDOR_METRICS = Registry(
     },
 )
 
-# what the tool prints where only statistics were dumped; tools that are not here print nothing there
+# figures that a tool prints if only statistics were dumped; tools not listed here print none
 VENDOR_STATISTICS = Registry(
     "vendor's statistics",
     {"msprobe": "sgsdump.comparison.vendor_metrics.msprobe:printed_statistics"},
@@ -33,11 +31,11 @@ VENDOR_STATISTICS = Registry(
 
 @dataclass(frozen=True)
 class Printed:
-    """The printed values by column, in the vendor's order, and what the vendor says beside them ("" for nothing)."""
+    """Printed values by column in the vendor's order, and the vendor's message ("" for none)."""
 
     values: Mapping[str, str]
     message: str = ""
 
 
 VendorMetrics = Callable[[np.ndarray, np.ndarray], Printed]
-VendorStatistics = Callable[[Statistics, Statistics, bool], Printed]  # of booleans?
+VendorStatistics = Callable[[Statistics, Statistics, bool], Printed]  # last argument: whether the tensors are boolean

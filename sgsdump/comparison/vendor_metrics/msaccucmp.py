@@ -1,24 +1,25 @@
 """The ten metrics of msaccucmp (Ascend's model accuracy analyser) as it prints them.
 
-With m the sample, g the golden values, both flattened and cast to float32 (the imaginary part of complex values is
-dropped; bool stays bool when both are), ε = 2⁻⁵²::
+With m the sample and g the golden values, both flattened and cast to float32 (the imaginary part of complex values is
+dropped; bool stays bool if both are), ε = 2⁻⁵²::
 
-    CosineSimilarity            Σ (m/‖m‖)(g/‖g‖), at most 1; "1.0" when both norms are ~0, "NaN" when the root of one
-                                is; 1 where all dimensions are 1, which it calls a scalar
+    CosineSimilarity            Σ (m/‖m‖)(g/‖g‖), at most 1; "1.0" if both norms are ~0, "NaN" if the root of one is;
+                                1 if all dimensions are 1, which msaccucmp calls a scalar
     MaxAbsoluteError            max |m-g|
     AccumulatedRelativeError    Σ |m/g - 1|, 0 where |g| <= ε
-    RelativeEuclideanDistance   sqrt(Σ(m-g)² / Σg²);  0 when the golden values are all ~0
+    RelativeEuclideanDistance   sqrt(Σ(m-g)² / Σg²);  0 if the golden values are all ~0
     KullbackLeiblerDivergence   Σ p ln(p/q): m and g scaled to 0 … 1, floored at float32's epsilon, divided by their sum
     StandardDeviation           "(mean m;std m),(mean g;std g)", in float64, three decimals
     MeanAbsoluteError           mean |m-g|
     RootMeanSquareError         sqrt(mean (m-g)²)
     MaxRelativeError            max of the terms of AccumulatedRelativeError
-    MeanRelativeError           their mean
+    MeanRelativeError           mean of the terms of AccumulatedRelativeError
 
-Numbers have six decimals; a number that is not one prints ``nan``, a metric that cannot be had ``NaN``. All but the
-cosine refuse bool. The last digits depend on the order of a float32 sum, so zeros stay in place, norms are taken along
-the last axis, and relative errors are |m/g - 1|, not |m-g|/|g|. What this hides: golden zeros and NaN count as no
-relative error, squares past float32 are infinite or 0, integers past 2**24 lose their last digits.
+Numbers have six decimals. A result that is not a number prints ``nan``, an unavailable metric ``NaN``. All metrics
+except the cosine refuse bool. The last digits depend on the order of a float32 sum. For this reason zeros stay in
+place, norms are taken along the last axis, and relative errors are |m/g - 1|, not |m-g|/|g|. These figures hide
+problems: golden zeros and NaN count as no relative error, squares beyond float32 become infinite or 0, and integers
+above 2**24 lose their last digits.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ SMALLEST_SHOWN = 1e-3
 
 
 def printed(sample: np.ndarray, benchmark: np.ndarray) -> Printed:
-    """The ten strings of two arrays of one size."""
+    """Return the ten strings for two arrays of equal size."""
     are_bool = sample.dtype == benchmark.dtype == np.bool_
     m, g = (_cast(side, are_bool) for side in (sample, benchmark))
     is_scalar = all(size == 1 for size in sample.shape)
@@ -60,7 +61,7 @@ def _cast(values: np.ndarray, keep_bool: bool) -> np.ndarray:
 
 
 def _cosine(m: np.ndarray, g: np.ndarray) -> tuple[str, str]:
-    # along an axis numpy adds the squares pairwise, without one it calls BLAS: other last digits
+    # along an axis numpy adds the squares pairwise; without an axis it calls BLAS, with other last digits
     of_m, of_g = (np.linalg.norm(side, axis=-1, keepdims=True) for side in (m, g))
     if of_m <= EPSILON and of_g < EPSILON:
         return "1.0", ""

@@ -1,23 +1,25 @@
-"""The metrics of msprobe's tensor comparison as it writes them into its table.
+"""Metrics of msprobe's tensor comparison as it writes them into its table.
 
-With n the sample and b the benchmark, as float64 (the imaginary part of complex values is dropped; relative errors of
-single and half precision are taken in float32, as half precision is read as single)::
+With n the sample and b the benchmark as float64 (the imaginary part of complex values is dropped; relative errors of
+single and half precision are computed in float32, because msprobe reads half precision as single)::
 
-    Cosine                      Σnb / (‖n‖‖b‖), twelve decimals, six when above 0.9999
+    Cosine                      Σnb / (‖n‖‖b‖), twelve decimals, six if above 0.9999
     EucDist                     sqrt(Σ(n-b)²), not rounded
     MaxAbsErr                   max |n-b|
     MaxRelativeErr              max |n-b| / |b|; where b is 0 both sides are raised by the epsilon of b's type
     One Thousandth Err Ratio    share of values whose relative error is below 0.001
-    Five Thousandths Err Ratio  below 0.005
+    Five Thousandths Err Ratio  share of values whose relative error is below 0.005
 
-NaN and Inf must stand at the same places, whatever the sign of Inf, and are then taken as 0; else all is ``N/A``. Empty
-data, 0-d data and one value alone are ``unsupported`` where the metric means nothing. Pitfalls kept on purpose: +Inf
-against -Inf scores as perfect, and so do complex values that differ in their imaginary part only.
+NaN and Inf must be at the same positions, whatever the sign of Inf, and are then replaced by 0; otherwise all figures
+are ``N/A``. Empty data, 0-d data and single values are ``unsupported`` where a metric is meaningless. Pitfalls of
+msprobe are kept on purpose: +Inf against -Inf scores as perfect, as do complex values that differ only in the imaginary
+part.
 
-Where only statistics were dumped there are eight columns, of Max, Min, Mean and L2norm: the difference n-b, and
-|n-b| / |b| in percent. Both are ``0`` for equal ones (of two NaN, of two that are not there), ``Diff`` where one side
-has none and for booleans, ``Nan`` beside a NaN, the infinity of n-b beside an Inf; the percentage is ``inf`` for a
-benchmark of 0. So writes msprobe 26.2.0; before, a benchmark of 0 and a statistic that one side lacked were ``N/A``.
+If only statistics were dumped, there are eight columns for Max, Min, Mean and L2norm: the difference n-b, and
+|n-b| / |b| in percent. Both are ``0`` for equal statistics (also two NaN, or two that are missing). Both are ``Diff``
+for booleans, or if one side has no such statistic. With a NaN they are ``Nan``, with an Inf the infinity of n-b. The
+percentage is ``inf`` for a benchmark of 0. This is the behaviour of msprobe 26.2.0; earlier versions wrote ``N/A`` for
+a benchmark of 0 and for a statistic that one side lacked.
 """
 
 from __future__ import annotations
@@ -40,12 +42,12 @@ COLUMNS = (
 )
 STATISTICS = {"Max": "max", "Min": "min", "Mean": "mean", "L2norm": "l2norm"}
 UNSUPPORTED, NOT_APPLICABLE, NAN, MISMATCH = "unsupported", "N/A", "Nan", "shape unmatched"
-DIFFERENT = "Diff"  # of statistics that are no numbers
+DIFFERENT = "Diff"  # for statistics that are not numbers
 ZERO_NORM = float(np.finfo(np.float64).eps)
 
 
 def printed(sample: np.ndarray, benchmark: np.ndarray) -> Printed:
-    """The six strings of two arrays, and msprobe's message."""
+    """Return the six strings for two arrays, and msprobe's message."""
     if not sample.size or not benchmark.size:
         return _all(UNSUPPORTED, "This is empty data, can not compare.")
     if sample.shape != benchmark.shape:
@@ -75,7 +77,7 @@ def printed(sample: np.ndarray, benchmark: np.ndarray) -> Printed:
 
 
 def _float_type(values: np.ndarray) -> type[np.floating]:
-    """float32 for that and narrower floats (bfloat16 too), float64 for all else."""
+    """Return float32 for float types up to 32 bits (including bfloat16), float64 for all others."""
     return np.float32 if is_float(values.dtype) and values.dtype.itemsize <= 4 else np.float64
 
 
@@ -105,7 +107,10 @@ def _cosine(n: np.ndarray, b: np.ndarray) -> tuple[str, str]:
 
 
 def _relative(n: np.ndarray, b: np.ndarray, epsilon: np.floating) -> np.ndarray:
-    """A benchmark of 0 is raised by epsilon, and the sample with it, which rounds it."""
+    """Return relative errors.
+
+    A benchmark of 0 is raised by epsilon together with the sample, which rounds the sample.
+    """
     zero = b == 0
     raised, base = np.where(zero, n + epsilon, n), np.where(zero, b + epsilon, b)
     return np.abs((raised - base) / base)
@@ -120,7 +125,7 @@ def _all(word: str, message: str) -> Printed:
 
 
 def printed_statistics(sample: Statistics, benchmark: Statistics, is_bool: bool = False) -> Printed:
-    """The eight strings of two tensors of which only statistics were dumped; ``is_bool``: of booleans."""
+    """Return the eight strings for two tensors with only statistics; ``is_bool`` for booleans."""
     differences, errors = {}, {}
     for column, name in STATISTICS.items():
         difference, error = _of_statistic(getattr(sample, name), getattr(benchmark, name), is_bool)
@@ -130,7 +135,10 @@ def printed_statistics(sample: Statistics, benchmark: Statistics, is_bool: bool 
 
 
 def _of_statistic(n: float | None, b: float | None, is_bool: bool) -> tuple[str, str]:
-    """The difference of two statistics and its relative error; equal is what prints as equal, so -0.0 is not 0.0."""
+    """Return difference and relative error of two statistics.
+
+    They are equal if they print equally, so -0.0 is not 0.0.
+    """
     if str(n) == str(b):
         return "0", "0"
     if n is None or b is None or is_bool:

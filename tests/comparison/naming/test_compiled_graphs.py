@@ -74,7 +74,7 @@ def test_what_the_network_takes_and_gives_is_compared(tmp_path, eager, form, is_
     assert comparison.verdict().state == "equal" and comparison.is_complete and not left_out(comparison)
     side = "sample" if is_sample else "benchmark"
     reasons = {one.reason for one in comparison.account.left_out}
-    advice = "capture that program again with sgsdump exec --inside eager to compare what is inside"
+    advice = "capture that program again with sgsdump exec --inside eager to compare its inner tensors"
     assert f"inside a compiled graph of the {side}; {advice}" in reasons
 
 

@@ -133,12 +133,12 @@ def test_a_ge_graph_tells_origins_and_relations(tmp_path: Path) -> None:
         "fc": (("fc1",), 0, "GE graph OneToOne", ""),
         "half_a": (
             ("split",), 0, "GE graph OneToMulti",
-            "the GE graph makes it of 'split' (OneToMulti) and does not say which output it is",
+            "the GE graph builds it from 'split' (OneToMulti) and does not state which output it is",
         ),
         "half_b": (("split",), 1, "GE graph OneToMulti", ""),
         "lost": (
             ("p", "q"), 0, "GE graph MultiToOne",
-            "the GE graph makes it of 'p', 'q' (MultiToOne) and does not say which output it is",
+            "the GE graph builds it from 'p', 'q' (MultiToOne) and does not state which output it is",
         ),
         "l1": (("x",), 0, "GE graph L1Fusion", ""),
     }  # fmt: skip
@@ -188,11 +188,11 @@ def test_a_name_map_is_json_yaml_or_csv(tmp_path: Path, text: str) -> None:
         ("a: !!python/object/apply:os.system [echo]\n", "must map to one name"),
         ("? [a]\n: b\nc: d", "not valid JSON"),
         ("a: " + "[" * 5000, "not valid YAML"),
-        ("a,b\na,c\n", "'a' stands in it twice"),
-        ("a,b,c\n", ":1: a row of a name map has two names, not 3"),
-        ("a,b\nc,\n", ":2: a row of a name map has two names, not 1"),
+        ("a,b\na,c\n", "'a' occurs twice"),
+        ("a,b,c\n", ":1: a row of a name map must have two names, not 3"),
+        ("a,b\nc,\n", ":2: a row of a name map must have two names, not 1"),
         ('a,b\n"c,d\n', "not valid CSV"),
-        ("a: b\nc: b\n", "'b' is given to 'a' and to 'c'"),
+        ("a: b\nc: b\n", "'b' is mapped from 'a' and from 'c'"),
     ],
 )
 def test_other_yaml_and_csv_is_one_line(tmp_path: Path, text: str, said: str) -> None:

@@ -28,7 +28,7 @@ def test_round_trip(tmp_path_factory, names):
         ('{"a": ["b"]}', "'a' must map to one name"),
         ('{"a": null}', "'a' must map to one name"),
         ('{"a": "b", "a": "c"}', "'a' stands twice in one object"),
-        ('{"a": "x", "b": "x"}', "'x' is given to 'a' and to 'b'"),
+        ('{"a": "x", "b": "x"}', "'x' is mapped from 'a' and from 'b'"),
         ("[" * 100000, "not valid JSON"),
     ],
 )
@@ -42,7 +42,7 @@ def test_anything_else_is_one_line(tmp_path, text, said):
 
 def test_a_table_without_names_is_refused(tmp_path):
     (tmp_path / "x.csv").write_text(";\n")
-    with pytest.raises(FormatError, match="no row has a name"):
+    with pytest.raises(FormatError, match="no row contains a name"):
         read_name_map(tmp_path / "x.csv")
 
 

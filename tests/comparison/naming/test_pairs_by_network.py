@@ -213,7 +213,7 @@ def test_a_folded_normalisation_is_compared_behind_it(flow):
     comparison = compare(torch_run, onnx_dump(nodes, flow))
     row = comparison["/layer/layer.0/conv/Conv_output_0"]
     assert row.sample_name == "1_n/output.0" and row.module == "layer.0.conv" and row.error == 0
-    assert row.note.startswith("compared behind aten.native_batch_norm of the sample")
+    assert row.note.startswith("compared after aten.native_batch_norm of the sample")
     assert [row.error for row in comparison] == [0, 0, 0]
     swapped = compare(onnx_dump(nodes, flow), torch_run)
     assert paired(swapped)["1_n/output.0"][0] == "/layer/layer.0/conv/Conv_output_0"

@@ -277,7 +277,7 @@ def test_a_value_that_the_table_says_is_in_no_tensor_has_no_pair():
     found = sgsdump.compare(sdk.dump, caffe(values), stages=table)
     assert names_of(found) == {"s": "s"}
     (alone,) = (one for one in found.only_in_benchmark if one.record.name == "c")
-    assert alone.reason == "the sample has no stage for it (a BatchNorm and its Scale make one)"
+    assert alone.reason == "the sample has no stage for it (a BatchNorm and its Scale form one stage)"
     every = caffe({"c@c": sdk.values["c"], **values})
     assert names_of(sgsdump.compare(sdk.dump, every, stages=table)) == {"c@c": "c", "s": "s"}
 

@@ -145,7 +145,7 @@ def test_rules_say_what_they_made() -> None:
         ("e", "e", "name"),
     ]
     assert ours == {"npu_d": "rule ^npu_= makes it 'd', which is not in the benchmark"}
-    with pytest.raises(ConfigError, match="fits no name of the sample"):
+    with pytest.raises(ConfigError, match="matches no name of the sample"):
         compared(dump("a"), dump("a"), read_name_sources(rules=["x=y"]))
 
 
@@ -201,7 +201,7 @@ def test_the_vendors_layer_mapping_pairs_its_two_dumps(shared: Path) -> None:
 
 def test_a_layer_mapping_is_for_msprobe(tmp_path: Path) -> None:
     names = read_name_sources(written(tmp_path, "TopLayer:\n  a: b\n"))
-    with pytest.raises(ConfigError, match="pairs dumps of msprobe"):
+    with pytest.raises(ConfigError, match="requires msprobe dumps"):
         compared(dump("a"), dump("a"), names)
 
 
