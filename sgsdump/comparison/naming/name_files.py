@@ -111,7 +111,8 @@ def names_of_map(document: Any, path: Path) -> dict[str, str]:
             raise FormatError(f"{path}: {quoted(benchmark)} {what}; {FORM}")
         if sample in owners:
             raise FormatError(
-                f"{path}: the sample's {quoted(sample)} is mapped from {quoted(owners[sample])} and from {quoted(benchmark)}"
+                f"{path}: the sample's {quoted(sample)} is mapped from {quoted(owners[sample])} and from "
+                f"{quoted(benchmark)}"
             )
         owners[sample] = benchmark
     return document
