@@ -1,4 +1,4 @@
-"""Dump a model by any executor; bisection to the first difference; stand-alone test cases."""
+"""Dump a model with any executor, bisect to the first difference, and save stand-alone test cases."""
 
 from sgsdump.plugins import Command, Plugin
 

@@ -1,18 +1,19 @@
 """Find the first tensor in which two runs of a model differ, dumping a few tensors instead of all.
 
-An error, once made, mostly stays: what is computed from a wrong tensor is wrong too. So a tensor that agrees clears all
-that it is computed from, and where one disagrees the culprit is among those it is computed from. As ``git bisect`` does
-with commits, each try takes the tensor that splits the suspects most evenly. Where operators read at most d
-tensors one of the two parts is never smaller than about 1/(d+1), so that the tries grow with log N; a fork of many
-branches costs up to one try for each branch.
+Errors usually propagate: tensors computed from a wrong tensor are wrong too. A tensor that agrees thus clears all
+tensors from which it is computed; if a tensor disagrees, the culprit is itself or one of these. Like ``git bisect``
+with
+commits, each try takes the tensor that splits the suspects most evenly. If operators read at most d tensors, each part
+has at least about 1/(d+1) of the suspects, so the number of tries grows with log N. A fork into many branches costs up
+to one try per branch.
 
-An error can also be swallowed on its way (a Relu, a maximum, a sum of much larger values). So the tensor found is
-verified: the tensors it reads are dumped too, and while one of them disagrees the search goes on from there. The result
-disagrees while everything it is made from agrees. When several nodes are at fault it is one of them.
+An error can also be hidden on its way (by a Relu, a maximum, a sum with much larger values). The result is therefore
+verified: its input tensors are dumped too, and if one disagrees, the search continues there. In the end the result
+disagrees while all tensors from which it is computed agree. If several nodes are at fault, the result is one of them.
 
-Where all tensors can be looked at in seconds they are: each operator of either executor is computed again from the
-inputs recorded for it (``pipeline/replay.py``). So an error that is swallowed before it reaches the tensors tried is
-found, and what only moves data, or passes on an error that grows relative to its values, is not blamed.
+If all tensors can be checked within seconds, they are: each operator of either executor is recomputed from its recorded
+inputs (``pipeline/replay.py``). This finds errors that are hidden before they reach the tensors tried. Operators that
+only move data, or pass on an error that grows relative to the values, are not blamed.
 """
 
 from __future__ import annotations
@@ -44,15 +45,15 @@ if TYPE_CHECKING:
 
 THRESHOLD = 1e-3
 SECONDS = 60.0
-"""All tensors are looked at where that takes no longer, by the time that the tries took."""
+"""Longest estimated time, from the time of the tries, for a check of all tensors."""
 _FAST_DUMP_IN_TRIES = 4
 ROUNDING = 1e-5
-"""A smaller threshold asks for differences by rounding too, and no operator is cleared of them."""
+"""Smaller thresholds include differences by rounding, of which no operator is cleared."""
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A tensor that one executor does not give, or neither; ``failed``: running the model for it went wrong."""
+    """Tensor that one executor, or both, do not provide; ``failed`` means that running the model for it failed."""
 
     executors: tuple[str, ...]
     reason: str
@@ -60,17 +61,20 @@ class Missing:
 
     @property
     def one_sided(self) -> bool:
-        """Whether the other executor gives the tensor."""
+        """True if the other executor provides the tensor."""
         return len(self.executors) == 1
 
 
 Answer = float | Missing | None
-"""The result of comparing a tensor: its difference, which executor does not give it, or None when unknown."""
+"""Result of comparing a tensor: its difference, the executors that do not provide it, or None if unknown."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A tensor that was asked of both; ``difference`` is Inf where only one gives it, None where neither does."""
+    """Tensor that both executors were asked for.
+
+    ``difference`` is Inf if only one provides it, None if neither does.
+    """
 
     name: str
     difference: float | None
@@ -79,13 +83,13 @@ class Tried:
 
 @dataclass(frozen=True)
 class FirstDifference:
-    """A tensor that disagrees while the tensors it is made from agree.
+    """Tensor that disagrees although the tensors from which it is computed agree.
 
-    side    the executor whose operator is at fault, where it was computed again from its recorded inputs; else "".
-    missing the executor that does not give it, and why; None where both give it.
-    node    name of the node that makes it, or "".
-    inputs  the tensors that agree: what the node reads, weights and inputs of the model left out; in the
-            place of a tensor that cannot be dumped, what that one is made from.
+    side    executor whose operator is at fault if it was recomputed from its recorded inputs; else "".
+    missing executor that does not provide the tensor, and why; None if both provide it.
+    node    name of the node that computes it, or "".
+    inputs  agreeing tensors that the node reads, without weights and model inputs; a tensor that cannot be dumped is
+            replaced by its own inputs.
     """
 
     name: str
@@ -99,11 +103,11 @@ class FirstDifference:
 
 @dataclass(frozen=True)
 class Bisection:
-    """The first tensor that differs (None when all tried agree), those tried in order, and how many there are.
+    """Result of a bisection: first differing tensor (None if all agree), tensors tried in order, number of all tensors.
 
-    looked_at  how many tensors were looked at: those tried, or all that both executors give.
-    others     further tensors whose own operator is at fault, where all were looked at, in the order of the graph.
-    fused      found with each tensor the only output of its model: with others marked beside it there is no difference.
+    looked_at  number of tensors checked: those tried, or all that both executors provide.
+    others     further tensors whose own operator is at fault, in the order of the graph, if all were checked.
+    fused      found with each tensor as the only output of its model; with other outputs there is no difference.
     """
 
     first: FirstDifference | None
@@ -115,7 +119,7 @@ class Bisection:
 
     @property
     def failed(self) -> tuple[Tried, ...]:
-        """Those tried that neither executor could compute."""
+        """Tried tensors that neither executor could compute."""
         return tuple(t for t in self.tried if t.difference is None and t.missing and t.missing.failed)
 
 
@@ -127,11 +131,11 @@ def bisect_executors(
     threshold: float = THRESHOLD,
     progress: Progress = SILENT,
 ) -> Bisection:
-    """Where ``engine`` first differs from ``reference`` by more than ``threshold``, measured by ``worst_relative``, or
-    which of them does not give it. Raises what ``run`` raises.
+    """Find where ``engine`` first differs from ``reference`` by more than ``threshold``, or lacks a tensor.
 
-    Where nothing differs though the outputs of the whole model do, an operator is wrong only while it is fused: each
-    tensor is then dumped as the only output of its model (``isolated``).
+    Differences are measured by ``worst_relative``. If nothing differs although the outputs of the whole model do, an
+    operator is wrong only when fused. Each tensor is
+    then dumped as the only output of its model (``isolated``). Raises the errors of ``run``.
     """
 
     def differs(name: str) -> Answer:
@@ -151,7 +155,7 @@ def bisect_executors(
     if found.first is None and not found.failed and FAST in (engine.mode, reference.mode):
         names = _differing_outputs(model, engine, reference, feed, threshold)
         if names:
-            progress.say(f"the whole model in one run differs in {shown(names[0])}; now each tensor by itself")
+            progress.say(f"the whole model in one run differs in {shown(names[0])}; now dumping each tensor separately")
             ours, theirs = (replace(each, mode=ISOLATED) for each in (engine, reference))
             again = bisect_executors(model, ours, theirs, feed, threshold, progress)
             found = replace(again, fused=True)
@@ -161,7 +165,7 @@ def bisect_executors(
 def _differing_outputs(
     model: Model, engine: Engine, reference: Engine, feed: Mapping[str, np.ndarray], threshold: float
 ) -> list[str]:
-    """The model's outputs that differ where nothing but them is marked as an output."""
+    """Return the model outputs that differ if no other tensors are marked as outputs."""
     ours, theirs = (run_whole(model, each, feed) for each in (engine, reference))
     if isinstance(ours, Failed) or isinstance(theirs, Failed):
         return []
@@ -176,7 +180,7 @@ def _looked_at_all(
     threshold: float,
     progress: Progress,
 ) -> Bisection:
-    """The bisection after a look at every tensor: what is found is the first whose own operator is at fault."""
+    """Return the bisection after a check of every tensor: the first tensor whose own operator is at fault."""
     with tempfile.TemporaryDirectory(prefix="sgsdump-") as folder:
         sample, benchmark = (
             recorded_run(model, engine, feed, Path(folder) / str(number), progress)
@@ -209,13 +213,13 @@ def bisect(
     threshold: float = THRESHOLD,
     progress: Progress = SILENT,
 ) -> Bisection:
-    """The first tensor of the graph, on some way through it, whose difference is over the threshold.
+    """Find the first tensor of the graph, on some path through it, whose difference exceeds the threshold.
 
-    differs   the difference of a tensor, 0 for none; NaN is beyond any threshold, and so is one that only one side
-              gives; None when it is not known.
-    progress  says a line for each tensor tried.
+    differs   returns the difference of a tensor (0 for none) or None if unknown. NaN exceeds any threshold, as does a
+              tensor that only one side provides.
+    progress  receives a line for each tensor tried.
 
-    First the ends of the graph are tried, then about log2(N) tensors spread over it; when these agree nothing is found.
+    The ends of the graph are tried first, then about log2(N) tensors spread over it; if these agree, nothing is found.
     Raises ModelError for a graph with a cycle.
     """
     nodes = [node for node in sorted_nodes(proto.graph) if node.op_type != "Constant"]
@@ -245,8 +249,10 @@ def bisect(
 
 
 def tried_line(name: str, difference: float | None, missing: Sequence[str] = ()) -> str:
-    """``tried relu_1: 1.2e-07``, the worst difference against the tensor's largest value; ``not given by tvm`` where
-    only the other executor gives it."""
+    """Return ``tried relu_1: 1.2e-07``, or ``not given by tvm`` if only the other executor provides the tensor.
+
+    The number is the worst difference relative to the largest value.
+    """
     if len(missing) == 1:
         result = f"not given by {missing[0]}"
     else:
@@ -255,11 +261,12 @@ def tried_line(name: str, difference: float | None, missing: Sequence[str] = ())
 
 
 def worst_relative(sample: np.ndarray, benchmark: np.ndarray) -> float:
-    """max|s-b| / max|b| of the worst channel (``worst_by_channel``): relative to the channel's largest value, whatever
-    its unit; coordinates do not hide the scores beside them.
+    """Return max|s-b| / max|b| of the worst channel (``worst_by_channel``).
 
-    Not a mean, in which one wrong element of a large tensor would drown. Inf where the shapes differ, where one has
-    NaN or Inf and the other has not or another, and where b is all 0 and s is not.
+    The result is relative to the channel's largest value, whatever its unit, so that coordinates do not hide the scores
+    beside them. It is not a mean, which would hide a single wrong element of a large tensor. Inf if the shapes differ,
+    if
+    NaN or Inf differ between the sides, or if b is all 0 and s is not.
     """
     if sample.shape != benchmark.shape:
         return math.inf
@@ -273,17 +280,17 @@ def worst_relative(sample: np.ndarray, benchmark: np.ndarray) -> float:
 
 
 def _outcome(outcomes: Iterable[Layer | NotDumped]) -> np.ndarray | NotDumped:
-    """The one tensor asked for, or why it was not given."""
+    """Return the requested tensor, or the reason why it is missing."""
     for outcome in outcomes:
         return outcome.array if isinstance(outcome, Layer) else outcome
-    return NotDumped("", "", "", "the run gave nothing", True)
+    return NotDumped("", "", "", "the run returned nothing", True)
 
 
 class Search:
-    """One search in one graph; ``ask`` gives a tensor's difference, each tensor is asked for once.
+    """Search in one graph; ``ask`` returns a tensor's difference, and each tensor is asked for once.
 
-    reads  the tensors each tensor is made from; each after those it is made from.
-    tried  the differences asked for, in that order.
+    reads  tensors from which each tensor is computed; producers come first.
+    tried  differences in the order of the tries.
     """
 
     def __init__(self, reads: Mapping[str, Sequence[str]], threshold: float, ask: Callable[[str], float | None]):
@@ -293,7 +300,7 @@ class Search:
         self._ask = ask
         self._names = list(reads)
         self._index = {name: index for index, name in enumerate(self._names)}
-        # Sets of tensors as the bits of integers: a tensor with all that it is made from.
+        # Sets of tensors as bits of integers: a tensor with all tensors upstream of it.
         self._cone: dict[str, int] = {}
         for index, name in enumerate(self._names):
             cone = 1 << index
@@ -302,7 +309,7 @@ class Search:
             self._cone[name] = cone
 
     def run(self) -> str | None:
-        """The tensor that disagrees while its sources agree; None when what was tried agrees."""
+        """Return the tensor that disagrees although its sources agree; None if all tried tensors agree."""
         target = next((name for name in self._first_looks() if self._try(name)), None)
         culprit = None
         cleared = self._cleared(self.tried)
@@ -311,12 +318,12 @@ class Search:
             bad = [name for name in self.sources(culprit) if self._is_bad(name)]
             target = min(bad, key=self._index.__getitem__, default=None)
             if target is not None:
-                # The error was swallowed somewhere below: what agrees there clears nothing any more.
+                # The error is hidden somewhere downstream, so agreeing tensors there clear nothing any more.
                 cleared = self._cleared(self._members(self._cone[target]))
         return culprit
 
     def sources(self, name: str) -> list[str]:
-        """The sources of a tensor, all of them tried; an unknown tensor is replaced by its own sources."""
+        """Return the sources of a tensor, all tried; an unknown tensor is replaced by its own sources."""
         made_from: list[str] = []
         visited: set[str] = set()
         pending = list(reversed(self._reads[name]))
@@ -333,7 +340,7 @@ class Search:
         return made_from
 
     def _first_looks(self) -> list[str]:
-        """The graph's ends, the one made from most first; then tensors spread evenly."""
+        """Return the graph's ends, those with most tensors upstream first, then evenly spread tensors."""
         read = {source for sources in self._reads.values() for source in sources}
         ends = [name for name in self._names if name not in read]
         ends.sort(key=lambda name: -self._cone[name].bit_count())
@@ -342,7 +349,7 @@ class Search:
         return [*ends, *reversed(self._names[::step])]
 
     def _narrow(self, target: str, cleared: int) -> str:
-        """The tensor at which the suspects, those the target is made from, end."""
+        """Return the tensor at which the suspects upstream of the target end."""
         suspects = self._cone[target] & ~cleared
         target = next((name for name in self._members(suspects) if self._is_bad(name)), target)
         suspects &= self._cone[target]
@@ -360,7 +367,7 @@ class Search:
         return min(part, suspects.bit_count() - part)
 
     def _try(self, name: str) -> bool:
-        """Whether the tensor disagrees."""
+        """Return whether the tensor disagrees."""
         if name not in self.tried:
             self.tried[name] = self._ask(name)
         return self._is_bad(name)
@@ -370,7 +377,7 @@ class Search:
         return value is not None and not value <= self._threshold
 
     def _cleared(self, names: Iterable[str]) -> int:
-        """The tensors that these are made from, where these agree."""
+        """Return the tensors upstream of those names that agree."""
         cleared = 0
         for name in names:
             if self.tried.get(name) is not None and not self._is_bad(name):

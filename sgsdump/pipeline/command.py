@@ -204,24 +204,24 @@ def run(args: argparse.Namespace) -> int:
 
 
 def dump(job: Job) -> int:
-    """Do the job and print what came of it. Returns the exit status: 0, or 1 as the module says.
+    """Do the job and print the results. Return the exit status: 0, or 1 as the module says.
 
-    Raises what ``pipeline.job.check`` and the steps of ``pipeline.run_job`` raise.
+    Raises the errors of ``pipeline.job.check`` and of the steps in ``pipeline.run_job``.
     """
     from sgsdump.pipeline.job import check
     from sgsdump.pipeline.run_job import pipeline
 
     check(job)
-    progress = Terminal(bars=not sys.stdout.isatty())  # on a terminal the lines themselves show how far it is
+    progress = Terminal(bars=not sys.stdout.isatty())  # on a terminal the printed lines show the progress
     run = pipeline(job, progress)
     try:
         return _dump(job, run, progress)
-    finally:  # a tensor that was asked for in vain may be one of what was cut off
+    finally:  # a requested tensor that is missing may be in the part that was cut off
         print_cut(run.model)
 
 
 def _dump(job: Job, run: Pipeline, progress: Progress) -> int:
-    """The exit status as of ``dump``."""
+    """Return the exit status as ``dump``."""
     from sgsdump.dumps.formats.sdaa import dump_info
     from sgsdump.pipeline.report_lines import random_lines, summary_lines
     from sgsdump.pipeline.run_job import at_dump, dump_chosen, ir, is_several, save_case
@@ -238,14 +238,14 @@ def _dump(job: Job, run: Pipeline, progress: Progress) -> int:
         TERMINAL.say(line)
     if job.excerpt.test_case:
         save_case(job, run)
-        TERMINAL.say(f"{job.excerpt.test_case}: the test case of {job.tensors.names[0]}")
+        TERMINAL.say(f"{job.excerpt.test_case}: test case of {job.tensors.names[0]}")
     whole = _check_whole(job, run, progress)
     close = _compare_with_others(job, run, whole.fused) if job.comparison.compare_dir else True
     return 1 if run.failures or not close or not whole.agrees else 0
 
 
 def _dump_each(job: Job, run: Pipeline, progress: Progress) -> int:
-    """Dump, and then compare, each of several inputs; the exit status as of ``dump``."""
+    """Dump and compare each of several inputs; return the exit status as ``dump``."""
     from sgsdump.dumps.formats.sdaa import dump_info
     from sgsdump.pipeline.job import check_compared
     from sgsdump.pipeline.report_lines import summary_lines
@@ -268,7 +268,7 @@ def _dump_each(job: Job, run: Pipeline, progress: Progress) -> int:
 
 
 def _check_whole(job: Job, run: Pipeline, progress: Progress) -> WholeRun:
-    """Run the whole model once where the dump holds its outputs, and print where it gives others."""
+    """Run the whole model once if the dump contains its outputs, and print differences."""
     from sgsdump.pipeline.report_lines import whole_run_lines
     from sgsdump.pipeline.run_job import whole_run
     from sgsdump.pipeline.whole_run import WholeRun
@@ -280,7 +280,7 @@ def _check_whole(job: Job, run: Pipeline, progress: Progress) -> WholeRun:
 
 
 def _bisect_each(job: Job, run: Pipeline) -> int:
-    """The bisection on each of several inputs, up to the first that shows a difference."""
+    """Bisect on each of several inputs until one shows a difference."""
     from sgsdump.pipeline.run_job import each_run
 
     for name in each_run(job, run, job.folder):
@@ -301,7 +301,7 @@ def _bisect(job: Job, run: Pipeline) -> int:
 
 
 def _compare_with_others(job: Job, run: Pipeline, fused: Sequence[OwnError] = ()) -> bool:
-    """Print and write the comparison; False for a tensor that cannot be compared or fails, as ``holds`` says."""
+    """Print and write the comparison; return False if a tensor cannot be compared or fails (see ``holds``)."""
     from sgsdump.files.atomic_write import replace_text, together
     from sgsdump.pipeline.compared_files import other_inputs
     from sgsdump.pipeline.run_job import at_dump, compare, holds, is_several, verdict_of_run, with_own_errors
@@ -332,7 +332,7 @@ def _compare_with_others(job: Job, run: Pipeline, fused: Sequence[OwnError] = ()
     for line in (*verdict_block(verdict_of_run(job, comparison)), *missing_lines(comparison)):
         TERMINAL.say(line)
     for folder, name in others:
-        TERMINAL.say(f"note: {folder} was run on another input {name}")
+        TERMINAL.say(f"note: {folder} was run with other values of input {name}")
     TERMINAL.say(golden_lines(comparison).removesuffix("\n"))
     log = options.log or job.folder / "compare_result.log"
     texts = {
@@ -351,12 +351,12 @@ def _compare_with_others(job: Job, run: Pipeline, fused: Sequence[OwnError] = ()
     for line in golden_closing(comparison):
         TERMINAL.say(line)
     if job.kind == "full":
-        TERMINAL.say(f"{page}: the same as a page to look at")
+        TERMINAL.say(f"{page}: the same as an HTML page")
     return holds(job, comparison)
 
 
 def _alike(folder: Path, other: Path) -> tuple[Path, Path]:
-    """The two runs as dumps, or both as folders of arrays where the other is nothing more."""
+    """Return both runs as dumps, or both as folders of arrays if the other run is only such a folder."""
     from sgsdump.dumps.formats.sdaa.dump_info import JSON_NAME, OUTPUTS
 
     whole = next((folder for folder in (other, other.parent) if (folder / JSON_NAME).is_file()), None)
@@ -364,7 +364,7 @@ def _alike(folder: Path, other: Path) -> tuple[Path, Path]:
 
 
 def _page(job: Job) -> str:
-    """The dump compared with the one of -cd, as HTML."""
+    """Return the comparison of the dump with the -cd dump as HTML."""
     from sgsdump.comparison.compare import compare
     from sgsdump.dumps.io import open_dump
     from sgsdump.reports.html.document import render

@@ -1,7 +1,7 @@
 """Compare the files of a run with those of one or two other runs: folders of .npy files, or dump folders.
 
-Files of one name belong together. Where there is none, the file of the same tensor does: a tensor dumped alone has no
-``topoidx_00012__`` before its name, and the casts of a float16 copy shift the indices.
+Files are matched by name, else by tensor. The tensor's name is needed because a tensor dumped alone has no prefix
+``topoidx_00012__``, and the casts of a float16 copy shift the indices.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def compare_run(
     settings: GoldenSettings | None = None,
     progress: Progress = SILENT,
 ) -> GoldenComparison:
-    """The run's outputs against those of ``compare_dir``, two-way, or three-way with ``golden_dir``.
+    """Compare the run's outputs with those of ``compare_dir``, three-way with ``golden_dir``.
 
-    settings  the tag and the thresholds, else the defaults; the titles are the folders.
+    settings  tag and thresholds, else the defaults; the titles are the folders.
 
-    Raises ConfigError for a folder that is missing or holds no .npy file, ValuesError when no file is on every side.
+    Raises ConfigError for a folder that is missing or contains no .npy file, ValuesError if no file is on every side.
     """
     from sgsdump.comparison.golden import DEFAULTS, compare_files
 
@@ -55,7 +55,7 @@ def compare_run(
 
 @dataclass(frozen=True)
 class _Asked:
-    """Of a dump folder the tensors that it was asked for, dumped or failed, and those of its model."""
+    """Tensors that a dump was asked for, dumped or failed, and all tensors of its model."""
 
     names: frozenset[str] = frozenset()
     of_model: frozenset[str] = frozenset()
@@ -71,13 +71,17 @@ class _Asked:
         return cls(frozenset(entry.name for entry in info.outputs), frozenset(of_model))
 
     def left_out(self, name: str) -> bool:
-        """Whether the dump's model has a tensor that the dump was not asked for."""
+        """Return whether the dump's model has a tensor that was not requested."""
         return name in self.of_model and name not in self.names
 
 
 def _is_left_out(file: str, run: _Asked, others: Sequence[_Asked]) -> bool:
-    """Whether a file that is not on every side is not missing either: the run was not asked for it (another part of
-    the model, the casts of another type), or another run was not."""
+    """Return whether a file that is not on every side is not missing either.
+
+    This is the case if the run was not asked for it (another part of the model, the casts of another type), or another
+    run
+    was not.
+    """
     name = named(file)[1]
     if run.names and name not in run.names:
         return True
@@ -87,30 +91,30 @@ def _is_left_out(file: str, run: _Asked, others: Sequence[_Asked]) -> bool:
 
 
 def recorded(folder: Path) -> dict[str, Load]:
-    """A loader for each tensor of a dump folder by its name, those in its inputs too."""
+    """Return tensor name -> loader for a dump folder, including its inputs."""
     inputs = _root(folder) / dump_info.INPUTS
     loads: dict[str, Load] = {named(p.name)[1]: partial(_load, p, "") for p in sorted(inputs.glob("*.npy"))}
     return loads | {named(file)[1]: load for file, load in npy_files(folder).items()}
 
 
 def npy_files(folder: Path) -> dict[str, Load]:
-    """A loader for each .npy file of a folder, by file name; a dump folder's are in its outputs. Raises ConfigError."""
+    """Return file name -> loader for the .npy files of a folder, or of a dump folder's outputs. Raises ConfigError."""
     if not folder.is_dir():
-        problem = "is a file; name the folder it is in" if folder.exists() else "is not there"
+        problem = "is a file; give its folder" if folder.exists() else "does not exist"
         raise ConfigError(f"the folder to compare with {problem}: {folder}")
     root = _root(folder)
     files = sorted((root / dump_info.OUTPUTS if root == folder else folder).glob("*.npy"))
     if not files:
-        raise ConfigError(f"there is no .npy file to compare with in {folder}")
+        raise ConfigError(f"no .npy file to compare with in {folder}")
     entries = dump_info.read(root).outputs if (root / dump_info.JSON_NAME).is_file() else ()
     dtypes = {Path(entry.file).name: entry.facts.dtype for entry in entries if entry.file and entry.facts}
     return {path.name: partial(_load, path, dtypes.get(path.name, "")) for path in files}
 
 
 def other_inputs(run: Path, other: Path) -> list[str]:
-    """The inputs with which ``other`` was run on other values than ``run``, both dump folders or their outputs.
+    """Return the inputs whose values differ between ``run`` and ``other``, both dump folders or their outputs.
 
-    Empty where they are equal, and where one folder has no inputs to look at.
+    Empty if they are equal, or if a folder contains no inputs.
     """
     folders = [_root(folder) / dump_info.INPUTS for folder in (run, other)]
     ours, others = ({path.name: path for path in folder.glob("*.npy")} for folder in folders)
@@ -127,14 +131,14 @@ def _equal(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def _named_as(sample: Mapping[str, Load], other: Mapping[str, Load]) -> dict[str, Load]:
-    """``other`` under the sample's file names where the tensors agree."""
+    """Return ``other`` under the sample's file names for equal tensors."""
     free = {named(file)[1]: file for file in other if file not in sample}
     renamed = {free[named(file)[1]]: file for file in sample if file not in other and named(file)[1] in free}
     return {renamed.get(file, file): load for file, load in other.items()}
 
 
 def _load(path: Path, dtype: str) -> np.ndarray:
-    """The array of a file, of the dtype its dump_info.json says where numpy has no name for it."""
+    """Return the array of a file, in the dtype of dump_info.json if numpy has no name for the dtype."""
     try:
         array = load_npy(path)
     except (OSError, ValueError) as error:

@@ -1,10 +1,10 @@
-"""Writing a dump folder: arrays into ``inputs/`` and ``outputs/``, and a ``dump_info.json`` that describes them.
+"""Write a dump folder: arrays in ``inputs/`` and ``outputs/``, and a ``dump_info.json`` that describes them.
 
-One folder holds one run. It is written beside its place and put there when it is whole, so that a run that fails or is
-killed leaves in its place what stood there. A dump of an earlier run is set aside then, whole, as ``FOLDER_DATE``:
-nothing stale is ever compared, and a dump that took an hour is not deleted by a second call. A later call of the same
-run adds to its dump, in the same way; what was recorded about a tensor before is replaced. Other files of the folder
-stay in it. The lines for inputs and outputs are the SDAA dump tool's, to the letter.
+One folder contains one run. It is written beside its final place and moved there when complete, so that a run that
+fails or is killed leaves the previous contents. A complete dump of an earlier run is moved to ``FOLDER_DATE``: no stale
+file is ever compared, and a second call does not delete a dump that took an hour. A later call of the same run adds to
+its dump in the same way, and replaces earlier records of a tensor. Other files of the folder stay. The lines printed
+for inputs and outputs are exactly those of the SDAA dump tool.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _TRIES, _PAUSE = 50, 0.02
 
 
 class DumpFolder:
-    """The folder of one run.
+    """Folder of one run.
 
-    meta        the JSON's ``meta_info`` without the time.
-    graph       the model's graph, serialised, which is kept in the folder (``dumps/graph_file.py``).
-    layout      what a 4-D tensor is noted as.
-    not_dumped  by name, what is missing in the folder now.
+    meta        ``meta_info`` of the JSON file, without the time.
+    graph       serialised graph of the model, which is stored in the folder (``dumps/graph_file.py``).
+    layout      layout recorded for 4-D tensors.
+    not_dumped  tensors that are currently missing in the folder, by name.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class DumpFolder:
 
     @property
     def path(self) -> Path:
-        """Where the dump is: ``root``, or where another process that wrote there has set it aside."""
+        """Current place of the dump: ``root``, or where another process that wrote there has moved it."""
         if self._written is None:
             return self.root
         for _ in range(_TRIES):
@@ -76,7 +76,7 @@ class DumpFolder:
                 with suppress(OSError):
                     if os.path.samestat(path.stat(), self._written):
                         return path
-            time.sleep(_PAUSE)  # between two names: another process is setting it aside
+            time.sleep(_PAUSE)  # no name at the moment: another process is moving it
         return self.root
 
     def _others(self) -> Iterator[Path]:
@@ -92,16 +92,16 @@ class DumpFolder:
         with_index: bool,
         keep: bool = True,
     ) -> dict[str, np.ndarray]:
-        """Write the layers as they come, a line for each, and the inputs unless they are in the folder already.
+        """Write the layers as they come, with a line for each, and the inputs unless the folder already contains them.
 
-        indexed     the tensors that have a topological index; ``with_index`` puts it in the files' names.
-        keep        whether the arrays are returned, by name.
+        indexed     tensors with a topological index; ``with_index`` puts it into the file names.
+        keep        whether to return the arrays by name.
 
-        Raises what making the layers raises and OutputError; the folder is then as before.
+        Raises the errors of the iterable, and OutputError; the folder is then unchanged.
         """
         arrays: dict[str, np.ndarray] = {}
         layers = iter(layers)
-        # What is wrong from the start is raised here, before an earlier dump is set aside.
+        # Errors at the start are raised here, before an earlier dump is moved.
         first = list(islice(layers, 1))
         with self._writing():
             if not self._is_begun:
@@ -122,7 +122,7 @@ class DumpFolder:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """The block's tensors are in the folder once it ends well; when it fails the folder is as before."""
+        """Put the tensors of the block into the folder if it succeeds; otherwise leave the folder unchanged."""
         before = dict(self._inputs), dict(self._outputs), dict(self.not_dumped)
         keep_files = None if not self._is_begun and is_dump(self.root) else lambda _: True
         try:
@@ -140,7 +140,7 @@ class DumpFolder:
             raise
 
     def _set_aside(self, aside: Path) -> None:
-        self._progress.say(f"the earlier dump in {self.root} is now {aside}")
+        self._progress.say(f"the earlier dump in {self.root} was moved to {aside}")
 
     def _put_input(self, name: str, value: InputArray) -> None:
         array = value.array
@@ -152,7 +152,10 @@ class DumpFolder:
         self._progress.say(f'input "{shown(name)}", shape {list(array.shape)}, dtype {array.dtype}')
 
     def _put_output(self, layer: Layer, output: NodeOutput | None, with_index: bool) -> None:
-        """A tensor; ``output`` is None for one without topological index, ``with_index`` puts it in the file's name."""
+        """Write a tensor.
+
+        ``output`` is None without topological index, ``with_index`` puts the index into the file name.
+        """
         array, file = layer.array, _file(layer.name, output, with_index)
         self._save(file, array)
         index, inputs = (None, ()) if output is None else (output.index, output.inputs)
@@ -170,7 +173,7 @@ class DumpFolder:
         self._progress.say(f"topology index {index}, {line}" if with_index and output is not None else line)
 
     def _put_missing(self, lost: NotDumped, output: NodeOutput | None, with_index: bool) -> None:
-        """Record why a tensor is missing; arguments as of ``_put_output``."""
+        """Record why a tensor is missing; arguments as in ``_put_output``."""
         (self._folder / _file(lost.name, output, with_index)).unlink(missing_ok=True)
         index = None if output is None else output.index
         self._outputs[lost.name, with_index] = OutputEntry(
@@ -182,7 +185,7 @@ class DumpFolder:
 
     def _save(self, name: str, array: np.ndarray) -> None:
         path = self._folder / name
-        # A new file: what stands here may be the same file as in the folder that is still in its place.
+        # Create a new file: an existing one may be a hard link to the file in the current folder.
         path.unlink(missing_ok=True)
         try:
             with open(path, "wb") as file:
@@ -192,7 +195,7 @@ class DumpFolder:
 
 
 def is_dump(root: Path) -> bool:
-    """Whether a folder holds a dump, or what is left of one."""
+    """Return whether a folder contains a dump, or remains of one."""
     return any((root / part).exists() for part in (dump_info.JSON_NAME, dump_info.INPUTS, dump_info.OUTPUTS))
 
 

@@ -1,10 +1,9 @@
-"""The graph that leads to a tensor, as readable text.
+"""Readable text of the graph that leads to a tensor: operators, attributes, shapes and element types.
 
-Operators, attributes, shapes and element types.
-
-ONNX is printed in its own text syntax (https://onnx.ai/onnx/repo-docs/Syntax.html), so ``onnx.parser`` reads it back. A
-weight of more than ``SHOWN_VALUES`` elements is declared by type and shape only; smaller ones (axes, shapes, limits)
-are part of what an operator does and are shown. A comment after every node has the types of its outputs.
+ONNX is printed in its own text syntax (https://onnx.ai/onnx/repo-docs/Syntax.html), which ``onnx.parser`` reads. A
+weight with more than ``SHOWN_VALUES`` elements is declared by type and shape only. Smaller weights (axes, shapes,
+limits) determine what an operator does, so their values are shown. A comment after every node lists the types of its
+outputs.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ SHOWN_VALUES = 8
 
 
 def ir_text(proto: onnx.ModelProto, output_names: Sequence[str], depth: int | None = None) -> str:
-    """The sub-model that makes these tensors, as ONNX text.
+    """Return the sub-model that computes these tensors as ONNX text.
 
-    depth  only the last so many nodes, Constant nodes not counted; None prints all that lead to the tensors.
+    depth  number of last nodes to print, without Constant nodes; None prints all nodes that lead to the tensors.
 
-    Raises ConfigError for an unknown name, ModelError where the graph cannot be cut.
+    Raises ConfigError for an unknown name, ModelError if the graph cannot be cut.
     """
     import onnx
 
@@ -50,9 +49,10 @@ def ir_text(proto: onnx.ModelProto, output_names: Sequence[str], depth: int | No
 
 
 def executor_text(model: Model, executor: Executor, output_names: Sequence[str], depth: int | None = None) -> str:
-    """The same sub-model in the executor's own intermediate language, after the executor loaded it.
+    """Return the same sub-model in the executor's own intermediate language, after the executor loaded it.
 
-    Raises ConfigError for an unknown name or an executor that shows none, ModelError for a graph it does not load.
+    Raises ConfigError for an unknown name or an executor without such a language, ModelError if the graph does not
+    load.
     """
     show = getattr(executor, "ir_text", None)
     if show is None:
@@ -88,13 +88,13 @@ def _weight(tensor: onnx.TensorProto) -> str:
 
 
 def _is_shown(tensor: onnx.TensorProto) -> bool:
-    """Whether to print the values; half-precision ones never, which onnx prints as the integers of their bits."""
+    """Return whether to print the values; never for half precision, which onnx prints as the integers of its bits."""
     kinds = (tensor.FLOAT, tensor.DOUBLE, tensor.INT32, tensor.INT64)
     return tensor.data_type in kinds and math.prod(tensor.dims) <= SHOWN_VALUES
 
 
 def _declaration(**fields: Any) -> str:
-    """``float[8,3] name`` or ``int64[2] name = {1,2}``, as onnx prints it in a graph."""
+    """Return ``float[8,3] name`` or ``int64[2] name = {1,2}``, as onnx prints it in a graph."""
     import onnx
 
     text = onnx.printer.to_text(onnx.GraphProto(name="g", **fields))
@@ -108,7 +108,7 @@ def _node(node: onnx.NodeProto, extractor: Extractor) -> str:
     copy.CopyFrom(node)
     _hide_values([copy])
     comment = ", ".join(_typed(name, extractor.type_of(name)) for name in node.output if name)
-    # As a graph's only node: not every onnx prints a node by itself.
+    # As the only node of a graph: not every version of onnx prints a single node.
     text = onnx.printer.to_text(onnx.GraphProto(name="g", node=[copy]))
     printed = text[text.index("{") + 1 : text.rindex("}")].strip("\n").rstrip()
     return f"{printed}  # {comment}"
@@ -123,7 +123,7 @@ def _typed(name: str, kind: onnx.TypeProto | None) -> str:
 
 
 def _hide_values(nodes: Iterable[onnx.NodeProto]) -> None:
-    """Empty the big tensors in the attributes of nodes and of their bodies, in place."""
+    """Empty the large tensors in the attributes of nodes and of their bodies, in place."""
     for node in nodes:
         for attribute in node.attribute:
             for tensor in (attribute.t, *attribute.tensors):

@@ -1,6 +1,7 @@
-"""The job of one call of ``sgsdump pipeline`` or ``tools/dump_tools.py``, and whether it can be done.
+"""Job of one call of ``sgsdump pipeline`` or ``tools/dump_tools.py``, and its validation.
 
-Tensor names may hold colons, commas and equal signs (``input:0``), so they are looked for among the model's own.
+Tensor names may contain colons, commas and equal signs (``input:0``), so names in options are matched with the model's
+own names.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from sgsdump.pipeline.steps import FAST, ISOLATED
 
 Options = TypeVar("Options")
 MODEL_TYPES = {"float16": "float16", "fp16": "float16", "float32": "float32", "fp32": "float32"}
-"""The values of -mt, the SDAA tool's spellings too, and their meaning."""
+"""Values of -mt, including the SDAA tool's spellings, and their meaning."""
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The model, the part of it and its executor.
+    """Model, part of the model, and executor.
 
-    executor       a name in ``executors()``, or the runtime of a model that only its own framework runs.
-    mode           ``fast`` or ``isolated``; None: ``mode_of`` the executor.
+    executor       name in ``executors()``, or the runtime of a model that only its own framework runs.
+    mode           ``fast`` or ``isolated``; None uses ``mode_of``.
     model_type     ``float16`` or ``fp16`` runs a float16 copy of the model.
-    option         of the executor, KEY=VALUE each; passed_path is its option ``passes``, provider its ``provider``.
+    option         options of the executor, KEY=VALUE each; passed_path sets ``passes``, provider sets ``provider``.
     """
 
     model: Path
@@ -51,12 +52,12 @@ class RunOptions:
         return Part(self.model_inputs, self.model_outputs)
 
     def mode_of(self, executor: str) -> str:
-        """How an executor runs where no mode is given: a plug-in, which may fuse operators, ``isolated``."""
+        """Return the mode of an executor if none is given: ``isolated`` for a plug-in, which may fuse operators."""
         return self.mode or (ISOLATED if is_plug_in(executor) else FAST)
 
     @property
     def init_configs(self) -> dict[str, str]:
-        """The executor's options. Raises ConfigError."""
+        """Options of the executor. Raises ConfigError."""
         options = {}
         for word in self.option:
             key, equals, value = word.partition("=")
@@ -69,10 +70,10 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class TensorOptions:
-    """Which tensors.
+    """Tensors to dump.
 
-    names          those to dump: one for ``once``, any number for ``list``.
-    begin, end     of ``range``: a topological index or a name; ``begin_string``, ``end_string`` are always names.
+    names          tensors by name: one for ``once``, any number for ``list``.
+    begin, end     ends of ``range``: topological index or name; ``begin_string`` and ``end_string`` are always names.
     """
 
     names: Sequence[str] = ()
@@ -86,13 +87,13 @@ class TensorOptions:
 
     @property
     def ends(self) -> tuple[Position | None, Position | None]:
-        """Where a range begins and ends. Raises ConfigError when one is given twice."""
+        """Begin and end of a range. Raises ConfigError if one is given twice."""
         return position(self.begin, self.begin_string, "the start"), position(self.end, self.end_string, "the end")
 
 
 @dataclass(frozen=True)
 class InputOptions:
-    """Where the inputs come from, as typed."""
+    """Sources of the inputs, as typed."""
 
     input_file: str | None = None
     input_dir: Path | None = None
@@ -105,11 +106,11 @@ class InputOptions:
 
 @dataclass(frozen=True)
 class ComparisonOptions:
-    """The runs to compare with.
+    """Runs to compare with.
 
-    log            where the comparison's log goes, .csv and .json beside it; else compare_result.log in the folder.
-    allow_missing  a tensor that -cd or -g lacks does not make the exit status 1 where a threshold is given.
-    judge          a tensor that fails makes the exit status 1.
+    log            log file of the comparison, with .csv and .json beside it; default compare_result.log in the folder.
+    allow_missing  a tensor that -cd or -g lacks does not cause exit status 1 if a threshold is given.
+    judge          a failing tensor causes exit status 1.
     """
 
     compare_dir: Path | None = None
@@ -124,7 +125,7 @@ class ComparisonOptions:
 
 @dataclass(frozen=True)
 class ExcerptOptions:
-    """Excerpts of the graph that leads to one tensor; ``depth``: only its last so many nodes."""
+    """Excerpts of the graph that leads to one tensor; ``depth`` limits them to the last nodes."""
 
     print_ir: bool = False
     test_case: Path | None = None
@@ -133,7 +134,7 @@ class ExcerptOptions:
 
 @dataclass(frozen=True)
 class BisectOptions:
-    """The executor to find the first difference with, None for no bisection."""
+    """Executor with which to find the first difference; None for no bisection."""
 
     bisect: str | None = None
     threshold: float = 1e-3
@@ -141,10 +142,10 @@ class BisectOptions:
 
 @dataclass(frozen=True)
 class Job:
-    """The options as typed; None and empty mean not given.
+    """Options as typed; None and empty mean not given.
 
     kind           full, once, range or list.
-    output         the dump's folder, else ``./EXECUTOR_dump``.
+    output         folder of the dump, else ``./EXECUTOR_dump``.
     """
 
     kind: str
@@ -163,12 +164,14 @@ class Job:
 
 PARTS = (RunOptions, TensorOptions, InputOptions, ComparisonOptions, ExcerptOptions, BisectOptions)
 OPTIONS = ("kind", "output", *(field.name for part in PARTS for field in fields(part)))
-"""The names of all options of a job."""
+"""Names of all options of a job."""
 
 
 def job_of(options: Mapping[str, Any]) -> Job:
-    """The job of options by the names that the records here have; those left out or None have their defaults: the
-    executor is ort, of a model that only its own framework runs that one. Raises ModelError."""
+    """Return the job for options named as in the records here; missing options and None have their defaults.
+
+    The default executor is ort, or the runtime of a model that only its own framework runs. Raises ModelError.
+    """
 
     def part(record: type[Options]) -> Options:
         names = [field.name for field in fields(record)]  # type: ignore[arg-type]
@@ -180,8 +183,8 @@ def job_of(options: Mapping[str, Any]) -> Job:
 
 
 def _check_native(job: Job, runtime: str) -> None:
-    """Raises ConfigError for what cannot be asked of a model that only its own framework runs, as a whole."""
-    run, why = job.run, f"{job.run.model} is run by {runtime} alone, as a whole"
+    """Raise ConfigError for options that a model run by its own framework, as a whole, does not support."""
+    run, why = job.run, f"only {runtime} can run {job.run.model}, and only as a whole"
     if run.executor != runtime:
         raise ConfigError(f"-f {run.executor}: {why}; leave -f out")
     given = {
@@ -199,34 +202,34 @@ def _check_native(job: Job, runtime: str) -> None:
 
 
 def check(job: Job) -> None:
-    """Raises ConfigError or OutputError, before anything runs, for what is wrong with the options themselves."""
+    """Raise ConfigError or OutputError for invalid options, before anything runs."""
     run, inputs, test_case = job.run, job.inputs, job.excerpt.test_case
     runtime = runtime_of(run.model)
     if runtime:
         _check_native(job, runtime)
     for executor in filter(None, ("" if runtime else run.executor, job.bisection.bisect)):
         if executor in NATIVE and executor not in executors():
-            raise ConfigError(f"the executor {executor} runs models of its own kind alone, and {run.model} is not one")
+            raise ConfigError(f"the executor {executor} only runs its own kind of model, which {run.model} is not")
         check_executor(executor)
     if run.model_type and run.model_type not in MODEL_TYPES:
         raise ConfigError(f"unknown model type {run.model_type!r}{hint(run.model_type, list(MODEL_TYPES))}")
     sources = (inputs.input_file, inputs.input_dir, inputs.inputs_from, inputs.data_loader_script)
     if sum(source is not None for source in sources) > 1:
-        raise ConfigError("inputs come one of four ways: -i, --input-dir, --inputs-from or --data-loader-script")
+        raise ConfigError("give the inputs in one way only: -i, --input-dir, --inputs-from or --data-loader-script")
     if any(sources[1:]) and (inputs.seed is not None or inputs.range):
         raise ConfigError(
-            "--seed and --range draw random inputs; --input-dir, --inputs-from and --data-loader-script already say "
-            "what they are"
+            "--seed and --range are for random inputs; leave them out with --input-dir, --inputs-from and "
+            "--data-loader-script"
         )
     if job.excerpt.depth is not None and job.excerpt.depth < 1:
-        raise ConfigError(f"--depth {job.excerpt.depth}: the last node alone is 1; leave it out for all nodes")
+        raise ConfigError(f"--depth {job.excerpt.depth}: must be 1 or more; leave it out for all nodes")
     _ = job.tensors.ends, run.init_configs
     _check_comparison(job)
     check_folder(job.folder)
     if test_case:
         check_folder(test_case)
         if job.folder.resolve().is_relative_to(test_case.resolve()):
-            raise OutputError(f"the dump {job.folder} and the test case cannot be in one folder; name another")
+            raise OutputError(f"the dump {job.folder} and the test case cannot be in one folder; choose another folder")
     check_outputs([job.folder], [inputs.input_file, inputs.input_dir])
     read = (run.model, run.weight_file, run.passed_path, job.comparison.compare_dir, job.comparison.golden_dir)
     check_not_around(job.folder, read)
@@ -235,23 +238,23 @@ def check(job: Job) -> None:
 def _check_comparison(job: Job) -> None:
     options, bisection = job.comparison, job.bisection
     if options.golden_dir and not options.compare_dir:
-        raise ConfigError("-g is for the three-way comparison; name the run to judge by with -cd too")
+        raise ConfigError("-g is for the three-way comparison; give the run to compare with by -cd too")
     thresholds = {"-t": options.input_tag, "-t1": options.th1, "-t2": options.th2, "--threshold": bisection.threshold}
     for option, value in thresholds.items():
         if value is not None and not value >= 0:
-            raise ConfigError(f"{option} {value:g}: a threshold is 0 or more")
-    if not (job.inputs.data_loader_script or job.inputs.input_dir):  # of several inputs each has a folder in it
+            raise ConfigError(f"{option} {value:g}: a threshold must be 0 or more")
+    if not (job.inputs.data_loader_script or job.inputs.input_dir):  # with several inputs, each has its own sub-folder
         check_compared(options)
 
 
 def check_compared(options: ComparisonOptions) -> None:
-    """Raises ConfigError for a folder to compare with that is missing or holds no .npy file."""
+    """Raise ConfigError for a folder to compare with that is missing or contains no .npy file."""
     for folder in filter(None, (options.compare_dir, options.golden_dir)):
         npy_files(folder)
 
 
 def shapes(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """``["x=1x3x8x8"]`` -> ``{"x": (1, 3, 8, 8)}``; commas do for the ``x``. Raises ConfigError."""
+    """Return ``{"x": (1, 3, 8, 8)}`` for ``["x=1x3x8x8"]``; commas may replace the ``x``. Raises ConfigError."""
     by_name: dict[str, tuple[int, ...]] = {}
     for word in words:
         name, equals, sizes = word.rpartition("=")
@@ -265,9 +268,9 @@ def shapes(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 
 def input_files(text: str, names: Collection[str]) -> dict[str, Path]:
-    """``"x:a.npy,y:b.npy"`` -> the file of each input; ``names`` are the model's inputs.
+    """Return input name -> file for ``"x:a.npy,y:b.npy"``; ``names`` are the model's inputs.
 
-    A part that begins with no input's name continues the file name before it. Raises ConfigError.
+    A part that does not begin with an input's name continues the previous file name. Raises ConfigError.
     """
     by_name: dict[str, str] = {}
     name = ""
@@ -286,15 +289,18 @@ def input_files(text: str, names: Collection[str]) -> dict[str, Path]:
             raise ConfigError(f"-i {part}: the model has no input {unknown!r}{hint(unknown, list(names))}")
     empty = [name for name, file in by_name.items() if not file]
     if empty:
-        raise ConfigError(f"-i {text}: there is no file after {empty[0]}:")
+        raise ConfigError(f"-i {text}: no file after {empty[0]}:")
     return {name: Path(file) for name, file in by_name.items()}
 
 
 def ranges(groups: Sequence[Sequence[str]], names: Collection[str]) -> dict[str, dict[str, float]]:
-    """``[["0", "1"], ["x", "0", "255"]]`` -> low and high of each input named, and of all of ``names`` when none is.
+    """Return low and high per input for ``[["0", "1"], ["x", "0", "255"]]``.
 
-    Several may stand in a row, ``["x", "0", "1", "y", "0", "255"]``; where they can be read in two ways, a word that is
-    an input's name is one. A range with a name goes before one without. Raises ConfigError.
+    A range without a name applies to all ``names``.
+
+    Several ranges may follow each other, ``["x", "0", "1", "y", "0", "255"]``. If this is ambiguous, a word that equals
+    an
+    input's name is a name. A range with a name overrides one without. Raises ConfigError.
     """
     by_name: dict[str, dict[str, float]] = {}
     for group in sorted((single for words in groups for single in _single_ranges(words, names)), key=len):
@@ -311,7 +317,7 @@ def ranges(groups: Sequence[Sequence[str]], names: Collection[str]) -> dict[str,
 
 
 def _single_ranges(words: Sequence[str], names: Collection[str]) -> Iterator[Sequence[str]]:
-    """The ranges that stand in a row, each of two words or, with a name, of three; what remains may be anything."""
+    """Yield the ranges of a sequence, each of two words or, with a name, of three; the rest may be anything."""
     while len(words) > 3:
         size = 3 if words[0] in names or not math.isfinite(_number(words[0])) else 2
         yield words[:size]
@@ -321,12 +327,12 @@ def _single_ranges(words: Sequence[str], names: Collection[str]) -> Iterator[Seq
 
 
 def position(position: str | None, name: str | None, what: str) -> Position | None:
-    """Where a range begins or ends: an index when ``position`` is a whole number, else a tensor's name.
+    """Return begin or end of a range: an index if ``position`` is an integer, else a tensor's name.
 
-    ``name`` is always a name, be it of digits only. Raises ConfigError when both are given.
+    ``name`` is always a name, even if it consists of digits. Raises ConfigError if both are given.
     """
     if position is not None and name is not None:
-        raise ConfigError(f"{what} is given as index and as name; give one of them")
+        raise ConfigError(f"{what} is given both as index and as name; give only one")
     if name is not None:
         return name
     return int(position) if position is not None and re.fullmatch(r"-?\d+", position) else position

@@ -1,4 +1,4 @@
-"""Tensors that are not dumped, and why: inside bodies, of no number type, or of an operator that failed."""
+"""Tensors that are not dumped, with reasons: inside bodies, not numeric, or output of a failed operator."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NotDumped:
-    """A tensor that was not dumped, and why.
+    """Tensor that was not dumped, with the reason.
 
-    failed  True: running failed, an error. False: it cannot be an array (inside a body, text, a sequence).
+    failed  True if running failed (an error); False if it cannot be an array (inside a body, text, a sequence).
     """
 
     name: str
@@ -29,8 +29,10 @@ class NotDumped:
 
 
 def inside_nodes(proto: onnx.ModelProto) -> Iterator[NotDumped]:
-    """The tensors made inside the bodies of If, Loop and Scan, which no run-time can output; one entry stands for all
-    those inside a node that calls a function of the model."""
+    """Yield the tensors inside bodies of If, Loop and Scan, which no runtime can output.
+
+    A node that calls a function of the model gives one entry for all tensors inside.
+    """
     functions = {(function.domain, function.name) for function in proto.functions}
     for node in proto.graph.node:
         for name in inner_tensors(node):
@@ -41,7 +43,7 @@ def inside_nodes(proto: onnx.ModelProto) -> Iterator[NotDumped]:
 
 
 def why_no_type(kind: onnx.TypeProto | None) -> str:
-    """Why a value of this type cannot be an array; an empty string when it can, or when the type is not known."""
+    """Return why a value of this type cannot be an array; "" if it can, or if the type is unknown."""
     import onnx
 
     what = kind.WhichOneof("value") if kind is not None else None
@@ -56,11 +58,11 @@ def why_no_type(kind: onnx.TypeProto | None) -> str:
 
 
 def why_no_array(value: Any) -> str:
-    """Why an executor's output is not an array of numbers; an empty string when it is one."""
+    """Return why an executor's output is not an array of numbers; "" if it is."""
     if value is None:
         return "an optional value that is absent"
     if isinstance(value, list | tuple | dict):
         return "a sequence, not a tensor"
     if not isinstance(value, np.ndarray | np.generic):
-        return f"the executor gave a {type(value).__name__}, not an array"
+        return f"the executor returned a {type(value).__name__}, not an array"
     return "holds text, not numbers" if value.dtype.kind in "OSU" else ""

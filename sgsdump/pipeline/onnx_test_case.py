@@ -1,11 +1,12 @@
 """Save a part of a model as a stand-alone test case.
 
-    FOLDER/model.onnx                        the sub-model, its weights in it
-    FOLDER/test_data_set_0/input_0.pb …      a TensorProto for each of its inputs, in their order
-    FOLDER/test_data_set_0/output_0.pb …     what the executor made of them, for each of its outputs
+    FOLDER/model.onnx                        sub-model with its weights
+    FOLDER/test_data_set_0/input_0.pb …      one TensorProto per input, in order
+    FOLDER/test_data_set_0/output_0.pb …     one TensorProto per output, as the executor computed it
 
-The layout is that of https://github.com/onnx/onnx/tree/main/onnx/backend/test/data and of the ONNX model zoo; onnx's
-backend test runner, onnxruntime's ``onnx_test_runner`` and accelerators' own test tools read it.
+The layout is that of https://github.com/onnx/onnx/tree/main/onnx/backend/test/data and of the ONNX model zoo. It is
+read
+by onnx's backend test runner, onnxruntime's ``onnx_test_runner`` and accelerators' own test tools.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 DATA_SET = "test_data_set_0"
 FILE_LIMIT = 2**31 - 1
-# The first version in which weights need not be listed among the inputs; a test case's inputs are those with a file.
+# First IR version that does not list weights among the inputs; every input of a test case needs a file.
 FIRST_IR_WITH_OWN_WEIGHTS = 4
 
 
@@ -43,20 +44,21 @@ def save_test_case(
     folder: Path,
     depth: int | None = None,
 ) -> list[Layer]:
-    """Write what makes ``output_names`` as a test case, whole or not at all; gives the outputs it expects.
+    """Write the sub-model of ``output_names`` as a test case, completely or not at all; return the expected outputs.
 
-    feed   array by input name of the whole model.
-    depth  only the last so many nodes, Constant nodes not counted; the inputs are then the values that a run of the
-           whole model has there. None keeps all that leads to the outputs.
+    feed   input name -> array for the whole model.
+    depth  number of last nodes to keep, without Constant nodes; the inputs are then the values at the cut in a run of
+           the whole model. None keeps all nodes that lead to the outputs.
 
-    Raises ConfigError for an unknown name, InputError for a feed that does not fit, ModelError where the model cannot
-    be cut, run or written as one file, OutputError.
+    Raises ConfigError for an unknown name, InputError for a feed that does not fit, ModelError if the model cannot be
+    cut,
+    run or written as one file, and OutputError.
     """
     extractor = Extractor(model.proto)
     cut = extractor.last_inputs(output_names, depth) or []
     values = _values(model, engine, feed, cut)
     proto = extractor.extract(cut, output_names, {name: _type(name, values[name]) for name in cut if name not in feed})
-    # Fail before loading and running gigabytes for nothing.
+    # Fail early, before gigabytes are loaded and run.
     if external_bytes(proto) + proto.ByteSize() > FILE_LIMIT:
         raise _too_large(folder)
     proto = in_one_piece(proto, str(model.folder) if model.folder else None)
@@ -74,7 +76,7 @@ def save_test_case(
 
 
 def _values(model: Model, engine: Engine, feed: Mapping[str, np.ndarray], cut: Sequence[str]) -> dict[str, np.ndarray]:
-    """The feed, and what the tensors at the cut are in a run of the whole model."""
+    """Return the feed, and the values at the cut in a run of the whole model."""
     values = dict(feed)
     inner = [name for name in cut if name not in feed]
     for layer in run(model, engine, feed, inner) if inner else ():
@@ -94,7 +96,7 @@ def _type(name: str, array: np.ndarray) -> onnx.TypeProto:
 
 
 def _own_weights(proto: onnx.ModelProto) -> None:
-    """Take the weights that older models list among their inputs off that list, in place."""
+    """Remove the weights that older models list among their inputs from that list, in place."""
     weights = weight_names(proto.graph)
     kept = [info for info in proto.graph.input if info.name not in weights]
     if len(kept) < len(proto.graph.input):
@@ -122,6 +124,6 @@ def _write(proto: onnx.ModelProto, inputs: Sequence[np.ndarray], outputs: Sequen
 
 def _too_large(folder: Path) -> ModelError:
     return ModelError(
-        f"cannot write {folder}: the model or one of its tensors is over the 2 GiB of an ONNX file; "
-        f"keep fewer nodes of it"
+        f"cannot write {folder}: the model or one of its tensors exceeds the 2 GiB limit of an ONNX file; "
+        f"keep fewer nodes (--depth)"
     )

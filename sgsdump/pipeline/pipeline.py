@@ -1,4 +1,4 @@
-"""The dump pipeline: one model, one executor, its inputs, and the folder its tensors are dumped into.
+"""Dump pipeline: one model, one executor, its inputs, and the folder for the dumped tensors.
 
     pipeline = Pipeline("net.onnx", "ort", "ort_dump")
     pipeline.set_input_data({"x": {"seed": 1, "low": -1, "high": 1}})
@@ -6,10 +6,10 @@
     for lost in pipeline.failures:
         ...
 
-The methods are those of the SDAA dump tool's pipeline. The model given is never changed; ``extract_subgraph`` makes the
-pipeline work on the part cut out from then on. The folder holds one run: new inputs or another part of the model
-begin a new one, for which an earlier dump of the same folder is set aside (``pipeline/dump_folder.py``). Each call
-that dumps puts its tensors there when all of them are written, or none.
+The methods are those of the SDAA dump tool's pipeline. The given model is never changed; after ``extract_subgraph`` the
+pipeline works on the extracted part. The folder contains one run: new inputs or another part of the model begin a new
+run, for which an earlier dump in the folder is moved (``pipeline/dump_folder.py``). Each dumping call writes all of its
+tensors or none.
 """
 
 from __future__ import annotations
@@ -60,22 +60,22 @@ Ranges = Mapping[str, Mapping[str, Any]]
 
 
 class Pipeline:
-    """A model, an executor and a dump folder.
+    """Model, executor and dump folder.
 
-    model               a path, a Model, or a ModelProto.
-    executor            a name in ``executors()``, ``FILE.py:Class``, or an Executor; of a model that only its own
-                        framework runs (TFLite, OpenVINO) that runs it, whatever is named here.
-    dump_info           the folder to write; made when the first tensor is dumped. None: ``EXECUTOR_dump``.
+    model               path, Model, or ModelProto.
+    executor            name in ``executors()``, ``FILE.py:Class``, or an Executor; ignored for a model that only its
+                        own framework runs (TFLite, OpenVINO).
+    dump_info           folder to write, created with the first tensor; None means ``EXECUTOR_dump``.
     init_configs, load_model_configs, execute_configs
                         options for the executor's calls.
     mode                ``fast`` or ``isolated``: how dump_full, dump_list and dump_range run (``pipeline/run.py``).
-    defaults            seed and ranges of random inputs that have none of their own.
-    shapes              the shape of inputs with open sizes, by name.
-    model_dtype         a word for ``model_dtype`` in dump_info.json; the executor does not see it.
-    progress            shows how far a dump is, and says a line for each input and output written; see
+    defaults            seed and ranges of random inputs without own settings.
+    shapes              shapes of inputs with open sizes, by name.
+    model_dtype         value of ``model_dtype`` in dump_info.json; the executor does not see it.
+    progress            receives the progress of a dump, and a line for each input and output written; see
                         ``sgsdump.progress``.
 
-    Raises ConfigError for an unknown mode or executor, ModelError for a model that cannot be read.
+    Raises ConfigError for an unknown mode or executor, ModelError for an unreadable model.
     """
 
     def __init__(
@@ -111,31 +111,32 @@ class Pipeline:
 
     @property
     def written(self) -> Path:
-        """Where the present run's dump is: the folder, or where another process has set it aside."""
+        """Place of the current run's dump: the folder, or where another process has moved it."""
         return self.folder if self._dump is None else self._dump.path
 
     @property
     def not_dumped(self) -> list[NotDumped]:
-        """The tensors that the present run did not dump so far."""
+        """Tensors that the current run has not dumped so far."""
         return [] if self._dump is None else list(self._dump.not_dumped.values())
 
     @property
     def failures(self) -> list[NotDumped]:
-        """The tensors that failed to run: errors, unlike those that no executor could give as an array."""
+        """Tensors that failed to run: errors, unlike tensors that no executor can return as an array."""
         return [lost for lost in self.not_dumped if lost.failed]
 
     @property
     def inputs(self) -> dict[str, np.ndarray]:
-        """The arrays that the model is fed with, by input name. Raises InputError or ConfigError."""
+        """Arrays that are fed to the model, by input name. Raises InputError or ConfigError."""
         return {name: value.array for name, value in self._inputs.arrays.items()}
 
     def extract_subgraph(
         self, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None
     ) -> None:
-        """Go on with the part of the model between these tensors; None stands for its own inputs or outputs.
+        """Continue with the part of the model between these tensors; None means its own inputs or outputs.
 
-        Topological indices are those of the part. Settings of inputs that it still has are kept. Raises
-        ConfigError for an unknown name, ModelError where the model cannot be cut.
+        Topological indices then refer to the part. Settings of remaining inputs are kept. Raises ConfigError for an
+        unknown
+        name, ModelError if the model cannot be cut.
         """
         for names in (input_names, output_names):
             check_list(names or ())
@@ -147,11 +148,11 @@ class Pipeline:
         self._begin_with(self._inputs.of_part(tuple(graph_inputs(self.model.proto))))
 
     def get_node_output_names(self) -> list[str]:
-        """The names of every tensor that has a topological index, in that order."""
+        """Return the names of all tensors with a topological index, in that order."""
         return [output.name for output in self._outputs]
 
     def mark_outputs(self, output_names: Sequence[str] | None = None) -> None:
-        """Choose what ``dump_once`` gives: these tensors, or all. Raises ConfigError for an unknown one."""
+        """Choose the outputs of ``dump_once``: these tensors, or all. Raises ConfigError for an unknown name."""
         check_list(output_names or ())
         chosen = self._outputs if output_names is None else by_name(self._outputs, output_names)
         self._marked = tuple(output.name for output in chosen) if output_names is None else tuple(output_names)
@@ -161,31 +162,32 @@ class Pipeline:
         input_data_range: Ranges | None = None,
         external_input_data: Mapping[str, np.ndarray] | None = None,
     ) -> None:
-        """Inputs from ranges ``{name: {"seed": 42, "low": 0, "high": 1}}`` (each key optional) and arrays, by name.
+        """Set inputs by name from ranges ``{name: {"seed": 42, "low": 0, "high": 1}}`` (each key optional) and arrays.
 
-        An input named in neither is random with the defaults. Raises ConfigError or InputError, one line.
+        Other inputs are random with the defaults. Raises ConfigError or InputError.
         """
         arrays = external_input_data or {}
         self._begin_with(self._inputs.given_by(InputSource(checked_ranges(input_data_range or {}), arrays)))
 
     def set_input_data_from_json(self, json: str | Path) -> None:
-        """The random inputs of an earlier run, drawn anew from what its dump_info.json says.
+        """Draw the random inputs of an earlier run again, from its dump_info.json.
 
-        Raises FormatError for a damaged file, InputError where it lacks an input or was given an array for it.
+        Raises FormatError for a damaged file, InputError if it lacks an input or an input was an external array.
         """
         self._begin_with(self._inputs.given_by(from_json(json, self._inputs.names)))
 
     def set_input_data_from_file(self, folder: str | Path) -> None:
-        """Every input from ``NAME.npy`` in a folder or below. Raises InputError when one is missing."""
+        """Read every input from ``NAME.npy`` in a folder or below it. Raises InputError if one is missing."""
         self._begin_with(self._inputs.given_by(from_folder(folder, self._inputs.names)))
 
     def dump_once(self, topo_indexes: Sequence[int] | None = None) -> dict[str, np.ndarray]:
-        """Run the model once, for the marked outputs or its own, and dump them as ``NAME.npy``; gives them by name.
+        """Run the model once for the marked outputs, or its own, dump them as ``NAME.npy`` and return them by name.
 
-        topo_indexes  one index for each output: they are dumped as ``topoidx_INDEX__NAME.npy``.
+        topo_indexes  one index per output; the files are then named ``topoidx_INDEX__NAME.npy``.
 
-        Only what the outputs need is run, in one go. When that fails they are run again the fast way, so that the node
-        at fault has a name and the others are dumped.
+        Only the nodes that the outputs need are run, in one go. If this fails, they are run again in fast mode, so that
+        the
+        failing node is identified and the other outputs are dumped.
         """
         names = self._marked or tuple(info.name for info in self.model.proto.graph.output)
         indexed = {output.name: output for output in self._outputs}
@@ -195,7 +197,7 @@ class Pipeline:
         return self._write(outcomes, indexed, topo_indexes is not None)
 
     def dump_full(self, dump_with_index: bool = True) -> None:
-        """Dump every tensor that has a topological index."""
+        """Dump every tensor with a topological index."""
         self.dump_range(dump_with_index=dump_with_index)
 
     def dump_list(self, output_names: Sequence[str] | None = None, dump_with_index: bool = True) -> None:
@@ -216,10 +218,11 @@ class Pipeline:
         name_pattern: str | None = None,
         op_types: Collection[str] = (),
     ) -> None:
-        """Dump from one tensor to another, names or topological indices, every ``step``-th, both ends always.
+        """Dump every ``step``-th tensor between two names or topological indices, always including both ends.
 
         See ``pipeline/selection.py`` for the filters. Raises ConfigError for an unknown name or index, a start after
-        the end, a step below 1.
+        the end,
+        or a step below 1.
         """
         chosen = select(self._outputs, start_tensor, end_tensor, step, name_pattern, op_types)
         self._dump_chosen(chosen, dump_with_index)
@@ -243,7 +246,7 @@ class Pipeline:
         return self._dump.write(layers, self._inputs.arrays, indexed, with_index, keep)
 
     def _begin_with(self, inputs: ModelInputs) -> None:
-        """Begin a new run, of these inputs."""
+        """Begin a new run with these inputs."""
         self._inputs = inputs
         self._dump = None
 

@@ -1,24 +1,24 @@
-"""Which operator made an error: each is computed again from the inputs that were recorded for it.
+"""Find the operators that cause an error by recomputing each operator from its recorded inputs.
 
-An error that a tensor inherits is in its recorded inputs, and so in what is computed again from them; one that its own
-operator makes is not. That holds where the error does not reach the outputs (a Relu swallows it), and however many
-operators are at fault. The judge is onnxruntime, one operator at a time; what it finds at fault is confirmed by the
-reference evaluator where that can run it.
+An inherited error is contained in the recorded inputs, and thus in the recomputed result; an error of the operator
+itself is not. This holds even if the error does not reach the outputs (a Relu hides it), and for any number of faulty
+operators. onnxruntime recomputes one operator at a time; the reference evaluator confirms its findings if it can run
+the operator.
 
-Two right ways of computing the same differ by rounding. For an output y = f(x) of which each element sums up k products
-two results are told apart where they differ by more than ::
+Two correct ways of computing the same function differ by rounding. For an output y = f(x) whose elements each sum k
+products, two results count as different if they differ by more than ::
 
     32 eps max|y|  +  32 sqrt(k) |f(x ± eps max|x|) - f(x)|        (float32 and wider)
      4 eps max|y|  +   4         |f(x ± eps max|x|) - f(x)|        (16 bits: sums are kept in float32)
 
-with eps of the coarsest type among x and y (and what is too small for its normal numbers), the maxima over a channel,
-and random signs. The second term is how much f
-amplifies the rounding of its inputs (a difference of near values, a steep function); it is taken for each element, and
-where k > 1, at its largest within the channel. The functions that are computed as 1 / (1 + e^-x) and the like are right
-to eps of 1, however small their values. Whole numbers are told apart where more of them differ than the rounding of
-the inputs changes; quantised ones by more than one step.
+Here eps is that of the coarsest type among x and y (plus a term for values below its smallest normal number), the
+maxima are per channel, and the signs are random. The second term is the amplification of input rounding by f (a
+difference of close values, a steep function); it is computed per element, and for k > 1 as the channel's maximum.
+Functions that are computed as 1 / (1 + e^-x) or similar are accurate to eps of 1, however small their values. Integer
+results count as different if more of them differ than the rounding of the inputs changes; quantised results if they
+differ by more than one step.
 
-The tensors between recorded ones are computed along: of a dump of every tenth tensor the ten operators before it.
+Tensors between recorded tensors are recomputed too: for a dump of every tenth tensor, the ten operators before it.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ _OVER_AN_AXIS = frozenset(
 
 @dataclass(frozen=True)
 class OwnError:
-    """The error that an operator made in one of its outputs.
+    """Error that an operator made in one of its outputs.
 
-    side      whose: ``sample`` or ``benchmark``.
-    error     max|recorded - computed again| / max|computed again|, the worst channel's; infinite for NaN or Inf that
-              its inputs do not hold.
-    bound     how many times over the rounding bound it is.
-    finite    False where the operator made a NaN or Inf, or removed one.
-    inputs    the recorded tensors that it was computed again from.
+    side      ``sample`` or ``benchmark``.
+    error     max|recorded - recomputed| / max|recomputed| of the worst channel; infinite for NaN or Inf that the inputs
+              do not contain.
+    bound     ratio of the error to the rounding bound.
+    finite    False if the operator made a NaN or Inf, or removed one.
+    inputs    recorded tensors from which it was recomputed.
     """
 
     name: str
@@ -84,8 +84,11 @@ class OwnError:
 
 @dataclass(frozen=True)
 class Judgement:
-    """errors     the tensors whose own operator is at fault, in the order of the graph.
-    differing  those that are not equal; ``unknown`` those among them that could not be computed again, with the reason.
+    """Result of recomputing the operators of two runs.
+
+    errors     tensors whose own operator is at fault, in the order of the graph.
+    differing  tensors that are not equal.
+    unknown    differing tensors that could not be recomputed, with the reason.
     """
 
     errors: tuple[OwnError, ...]
@@ -95,7 +98,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class _Again:
-    """A tensor computed again, with the differences beyond which another result is not this one rounded."""
+    """Recomputed tensor with its bound: larger differences are more than rounding."""
 
     array: np.ndarray
     bound: np.ndarray | float
@@ -109,10 +112,10 @@ def judge(
     names: Collection[str],
     advance: Advance = unwatched,
 ) -> Judgement:
-    """Where the difference of two runs of one model on the same inputs is made.
+    """Find where the difference of two runs of one model on the same inputs is made.
 
-    sample, benchmark  the recorded tensors by name, inputs of the model among them; an array is asked for when needed.
-    names              those to look at.
+    sample, benchmark  recorded tensors by name, including inputs of the model; arrays are loaded on demand.
+    names              tensors to check.
     """
     lineage = Lineage(model.proto)
     ordered = [name for name in lineage.maker if name in names and name in sample and name in benchmark]
@@ -141,7 +144,7 @@ def judge(
 
 
 def _own_error(name: str, ours: np.ndarray, theirs: np.ndarray, replays: Sequence[Replay]) -> OwnError | Failed | None:
-    """Of which side the operator is at fault: the sample is looked at first, and the benchmark where it is right."""
+    """Return the error of the operator at fault; the sample is checked first, then the benchmark."""
     ort_sample, reference_sample, ort_benchmark, reference_benchmark = replays
     again = ort_sample.again(name)
     if isinstance(again, Failed):
@@ -156,14 +159,14 @@ def _own_error(name: str, ours: np.ndarray, theirs: np.ndarray, replays: Sequenc
     if found_there is None or isinstance(found_there, Failed):
         return found_there
     confirmed = reference_benchmark.verdict(name, theirs)
-    if confirmed is None:  # onnxruntime, and whoever computes as it does, stands alone
+    if confirmed is None:  # only onnxruntime, and executors that compute like it, disagree
         own = reference_sample.verdict(name, ours)
         return None if isinstance(own, Failed) else own
     return found_there if isinstance(confirmed, Failed) else confirmed
 
 
 class Replay:
-    """Operators of a graph computed again by one executor, from what one run recorded."""
+    """Operators of a graph recomputed by one executor from the recording of one run."""
 
     def __init__(self, lineage: Lineage, ready: ReadyExecutor, side: str, recorded: Mapping[str, np.ndarray]):
         self._lineage = lineage
@@ -176,12 +179,12 @@ class Replay:
         )
 
     def verdict(self, name: str, array: np.ndarray) -> OwnError | Failed | None:
-        """What the operator of a recorded tensor did wrong; None where it is right."""
+        """Return the error of a recorded tensor's operator; None if it is correct."""
         again = self.again(name)
         return again if isinstance(again, Failed) else self.compared(name, array, again)
 
     def again(self, name: str) -> _Again | Failed:
-        """The tensor computed again from the recorded ones nearest before it, or why it cannot be."""
+        """Recompute the tensor from the nearest recorded tensors upstream, or return why this is impossible."""
         nodes, reads = self._part(name)
         if any(node.op_type in _RANDOM for node in nodes):
             return Failed("its values are random")
@@ -209,7 +212,7 @@ class Replay:
         return _Again(first, _bound(first, shaken, eps, nodes, arrays, self._lineage))
 
     def compared(self, name: str, array: np.ndarray, again: _Again) -> OwnError | None:
-        """The error of a result beside the one computed again; None within rounding."""
+        """Return the error of a result against the recomputed one; None within rounding."""
         node = self._lineage.nodes[self._lineage.maker[name]]
         own = OwnError(name, node.name, node.op_type, self._side, 0.0, 0.0, True, self._part(name)[1])
         right = again.array
@@ -235,7 +238,7 @@ class Replay:
         return [self._lineage.nodes[index] for index in sorted(nodes)], tuple(reads)
 
     def _shaken(self, name: str, first: np.ndarray, feed: Mapping[str, np.ndarray], eps: float) -> np.ndarray | None:
-        """The tensor computed from inputs that are off by eps of their channel's largest value."""
+        """Return the tensor computed from inputs that are off by eps of their channel's largest value."""
         signs = np.random.default_rng(0)
         moved = {key: _moved(array, eps, signs) for key, array in feed.items()}
         if all(moved[key] is array for key, array in feed.items()):
@@ -248,7 +251,7 @@ class Replay:
 
 
 class Recorded(Mapping[str, np.ndarray]):
-    """Recorded tensors by name, each loaded when it is asked for; the last one asked for is kept."""
+    """Recorded tensors by name, loaded on access; the last one is kept in memory."""
 
     def __init__(self, loads: Mapping[str, Any]):
         self._loads = loads
@@ -272,7 +275,10 @@ class Recorded(Mapping[str, np.ndarray]):
 def recorded_run(
     model: Model, engine: Engine, feed: Mapping[str, np.ndarray], folder: Path, progress: Progress
 ) -> Recorded:
-    """All that an engine gives of a model, with the inputs; the arrays are kept in files of a new folder."""
+    """Return all tensors that an engine computes for a model, with the inputs.
+
+    Arrays are stored in files of a new folder.
+    """
     folder.mkdir()
     loads: dict[str, Callable[[], np.ndarray]] = {name: partial(np.asarray, array) for name, array in feed.items()}
     with progress.bar(f"dump by {engine.name}", "step") as advance:
@@ -289,17 +295,18 @@ def _read(path: Path, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def same(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two arrays hold the same values, NaN equal to NaN."""
+    """Return whether two arrays hold the same values; NaN equals NaN."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     return bool(np.array_equal(a, b)) or bool(np.array_equal(_wide(a), _wide(b), equal_nan=True))
 
 
 def worst_by_channel(difference: np.ndarray, values: np.ndarray) -> float:
-    """max|difference| / max|values| of the channel where that is largest.
+    """Return max|difference| / max|values| of the channel with the largest ratio.
 
-    Channels are taken along axis 1 (ONNX's own) and along the last axis, where detectors and token embeddings have
-    coordinates beside scores. A channel with next to nothing in it is held against 1/256 of the tensor's largest value.
+    Channels are taken along axis 1 (as in ONNX) and, for three axes, along the last axis, where detectors and token
+    embeddings have coordinates beside scores. A channel with tiny values is compared with 1/256 of the tensor's largest
+    value.
     """
     if not difference.any():
         return 0.0
@@ -349,7 +356,7 @@ def _bound(
 
 
 def _sum_length(node: onnx.NodeProto, arrays: Mapping[str, np.ndarray], output: np.ndarray, lineage: Lineage) -> int:
-    """How many products or terms an element of the output sums up, 1 where it is not a sum."""
+    """Return how many products or terms each output element sums; 1 if it is no sum."""
 
     def shape(index: int) -> tuple[int, ...]:
         name = node.input[index] if index < len(node.input) else ""
@@ -390,7 +397,7 @@ def _eps(dtype: np.dtype) -> float:
 
 
 def _smallest(dtype: np.dtype) -> float:
-    """What is smaller may be flushed to zero."""
+    """Return the smallest normal number; smaller values may be flushed to zero."""
     return float(ml_dtypes.finfo(dtype).smallest_normal) if is_float(dtype) else 0.0
 
 

@@ -1,4 +1,4 @@
-"""The lines at the end of a pipeline's run, and of a bisection."""
+"""Summary lines of a pipeline run and of a bisection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LISTED = 5
 
 
 def random_lines(inputs: Sequence[InputEntry]) -> list[str]:
-    """How the random inputs were drawn, so that they are not taken for the user's own."""
+    """Return how the random inputs were drawn, so that they are not mistaken for user data."""
     return [
         f"input {shown(entry.name)} is random: seed {entry.seed}, from {entry.low} to {entry.high}"
         for entry in inputs
@@ -25,7 +25,7 @@ def random_lines(inputs: Sequence[InputEntry]) -> list[str]:
 
 
 def summary_lines(outputs: Sequence[OutputEntry], folder: Path) -> list[str]:
-    """How many tensors were dumped, what was not and why, what is not finite, and where the files are."""
+    """Return the numbers of dumped tensors, the reasons for missing ones, tensors with NaN or Inf, and the folder."""
     lines, dumped, failed = [], 0, 0
     for entry in outputs:
         if entry.error is None:
@@ -45,13 +45,13 @@ def summary_lines(outputs: Sequence[OutputEntry], folder: Path) -> list[str]:
 
 
 def whole_run_lines(whole: WholeRun) -> list[str]:
-    """Where the whole model in one run gives other outputs than the dump; nothing where it gives the same."""
+    """Return lines on outputs that differ when the whole model runs at once; none if they agree."""
     if whole.failed:
-        return [f"not judged: the whole model in one run: {whole.failed}"]
+        return [f"the whole model in one run was not compared: {whole.failed}"]
     if whole.agrees:
         return []
     outputs = listed([f"{shown(name)} by {by:.3g}" for name, by in whole.differing.items()], _LISTED)
-    lines = [f"the whole model in one run gives other outputs than this dump (max|difference| / max|value|): {outputs}"]
+    lines = [f"outputs of the whole model in one run differ from this dump (max|difference| / max|value|): {outputs}"]
     if whole.fused:
         first, *more = whole.fused
         others = f"; then {listed([shown(error.name) for error in more], _LISTED)}" if more else ""
@@ -62,8 +62,7 @@ def whole_run_lines(whole: WholeRun) -> list[str]:
 
 
 def bisection_lines(bisection: Bisection, threshold: float) -> list[str]:
-    """The first tensor that differs and what it is made from; or that none was found, and how many were not looked
-    at."""
+    """Return the first differing tensor and its inputs, or that none was found and how many were not checked."""
     first = bisection.first
     if first is None:
         return [*_given_by_neither(bisection), _none_differs(bisection, threshold)]
@@ -72,16 +71,16 @@ def bisection_lines(bisection: Bisection, threshold: float) -> list[str]:
     figure = "max|difference| / max|value|"
     difference = f"{figure} is {first.difference:.3g}, over {threshold:g}"
     if first.side:
-        difference = f"{first.side} computes it wrong from right inputs: {difference}"
+        difference = f"{first.side} computes it incorrectly from correct inputs: {difference}"
     if first.missing:
-        difference = f"executor {first.missing.executors[0]} does not give it: {shown(first.missing.reason)}"
+        difference = f"executor {first.missing.executors[0]} does not provide it: {shown(first.missing.reason)}"
     lines = [
         f"first difference: {shown(first.name)} ({node}{first.op_type}): {difference} ({_cost(bisection)})",
-        f"made from: {inputs}",
+        f"computed from: {inputs}",
     ]
     if bisection.fused:
         lines.append(
-            "only while it is fused: with every tensor of a segment an output it is right (--mode isolated dumps it)"
+            "only when fused: it is correct if every tensor of a segment is an output (--mode isolated dumps the error)"
         )
     if bisection.others:
         lines.append(f"wrong by their own operator too: {listed(list(map(shown, bisection.others)), _LISTED)}")
@@ -100,15 +99,15 @@ def _none_differs(bisection: Bisection, threshold: float) -> str:
     limit = f"by more than {threshold:g}, max|difference| / max|value| of a channel"
     unseen = bisection.in_all - bisection.looked_at
     if bisection.looked_at > len(bisection.tried):
-        none = f"no operator differs beyond rounding {limit}: {counted(bisection.looked_at, 'tensor')} looked at"
-        return f"{none}, {unseen} not given by both" if unseen > 0 else f"{none}, all there are"
+        none = f"no operator differs beyond rounding {limit}: {counted(bisection.looked_at, 'tensor')} checked"
+        return f"{none}, {unseen} not given by both" if unseen > 0 else f"{none}, which is all"
     none = f"none of the {len(bisection.tried)} tried differs {limit}"
-    return f"{none}; {unseen} not looked at" if unseen > 0 else none
+    return f"{none}; {unseen} not checked" if unseen > 0 else none
 
 
 def _cost(bisection: Bisection) -> str:
     if bisection.looked_at > len(bisection.tried):
-        return f"{bisection.looked_at} of {bisection.in_all} tensors looked at"
+        return f"{bisection.looked_at} of {bisection.in_all} tensors checked"
     return f"{len(bisection.tried)} of {bisection.in_all} tensors tried"
 
 

@@ -1,25 +1,25 @@
-"""Run a model and give its tensors one after another, by any executor, in one of two ways.
+"""Run a model with any executor and yield its tensors one after another, in one of two modes.
 
-fast      every node runs once, in segments of about a dozen that hand arrays to each other; with ``ort`` by the segment
-          runner, which is the fastest. A segment outputs the selected tensors and those that later segments read; one
-          that fails is run again node by node, so that the node at fault has a name and only what needs it is lost.
-isolated  every tensor comes from a sub-model of its own, in which it is the only output: for back-ends that fuse
-          operators.
+fast      every node runs once, in segments of about a dozen nodes that pass arrays to each other; with ``ort`` by the
+          segment runner, which is the fastest. A segment outputs the selected tensors and those that later segments
+          read. A segment that fails is run again node by node, so that the failing node is identified and only tensors
+          that need it are lost.
+isolated  every tensor comes from its own sub-model, in which it is the only output: for back-ends that fuse operators.
 
-A tensor that cannot be dumped is reported with the reason, and one tensor's failure never stops the others.
+A tensor that cannot be dumped is reported with the reason; one failure never stops the others.
 
-A back-end that fuses operators shows a tensor in the middle of a fused group only by not fusing there. When each tensor
-is the single output of a model that ends in it, the group that ends in it is fused as in the whole model, so at least
-one sub-model holds every fused group whole. A sub-model need not begin at the model's inputs for that. It holds the
-nodes nearest to its tensor, at least ``WHOLE`` of them, and is fed with the tensors dumped before it: any group of up
-to that many nodes is in it (epilogues of a convolution have about 6, a GELU or LayerNormalization 9, an attention block
-about 20). So the cost of a dump grows with the number of tensors and not with its square. Where only some tensors are
-selected, a sub-model reaches back to the last ones dumped, or to the inputs. Measured on a ResNet-50-like model
-(benchmarks/pipeline.py): a sub-model has 13 % of the nodes on average, and the dump takes a tenth or less of the time
-of running the whole model once per tensor.
+A back-end that fuses operators can output a tensor inside a fused group only by not fusing there. If each tensor is the
+only output of a model that ends in it, the group that ends in it is fused as in the whole model. Every fused group is
+thus complete in at least one sub-model. For this, a sub-model need not begin at the model's inputs. It contains the
+nodes nearest to its tensor, at least ``WHOLE`` of them, and is fed with previously dumped tensors. Any group of up to
+that many nodes is contained (epilogues of a convolution have about 6 nodes, a GELU or LayerNormalization 9, an
+attention block about 20). The cost of a dump thus grows with the number of tensors, not with its square. If only some
+tensors are selected, a sub-model reaches back to the last dumped tensors, or to the inputs. Measured on a
+ResNet-50-like model (benchmarks/pipeline.py): a sub-model has 13 % of the nodes on average, and the dump takes at most
+a tenth of the time of running the whole model once per tensor.
 
-Within one model onnxruntime hands float32 values from one float16 node to the next
-(``models.passes.segment.unrounded``), so a float16 tensor's last bits may differ from those of the whole model.
+Within one model onnxruntime passes float32 values from one float16 node to the next
+(``models.passes.segment.unrounded``), so the last bits of a float16 tensor may differ from those of the whole model.
 """
 
 from __future__ import annotations
@@ -56,14 +56,15 @@ def run(
     names: Sequence[str] | None = None,
     advance: Advance = unwatched,
 ) -> Iterator[Layer | NotDumped]:
-    """The selected tensors of one run, in an order in which they can be computed.
+    """Yield the selected tensors of one run, in an order in which they can be computed.
 
-    feed      array by input name, of the declared dtype and shape.
-    names     node outputs; None gives every one that has a topological index, and reports those that cannot be dumped.
-    advance   called with (done, in all) as the run goes on: nodes, segments or tensors.
+    feed      input name -> array of the declared dtype and shape.
+    names     node outputs; None selects all with a topological index, and reports those that cannot be dumped.
+    advance   called with (done, total) during the run: nodes, segments or tensors.
 
     Raises ConfigError for an unknown name or executor, InputError for a feed that does not fit, ModelError for a graph
-    that no executor can run.
+    that
+    no executor can run.
     """
     check_feed(feed, graph_inputs(model.proto))
     inside = {lost.name: lost for lost in inside_nodes(model.proto)}
@@ -84,12 +85,13 @@ def run(
 def run_once(
     model: Model, engine: Engine, feed: Mapping[str, np.ndarray], names: Sequence[str]
 ) -> list[Layer | NotDumped]:
-    """The named tensors of the model in one go, in that order; a name given twice comes twice.
+    """Return the named tensors of the model from one run, in that order; repeated names are repeated.
 
-    feed  array by input name, of the declared dtype and shape.
+    feed  input name -> array of the declared dtype and shape.
 
-    Only what the outputs need is run. When that fails they are run again the fast way, so that the node at fault has a
-    name and the others are dumped. Raises what ``extract`` and ``run`` raise.
+    Only the nodes that the outputs need are run. If this fails, they are run again in fast mode, so that the failing
+    node
+    is identified and the other outputs are dumped. Raises the errors of ``extract`` and ``run``.
     """
     if model.native:
         given = {made.name: made for made in run(model, engine, feed, names)}
@@ -116,8 +118,11 @@ def run_once(
 
 
 def run_whole(model: Model, engine: Engine, feed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | Failed:
-    """The model's own outputs, of the whole model with nothing else marked as an output: as it is used, with every
-    operator fused that the executor fuses. Outputs that are no arrays are left out."""
+    """Return the model's own outputs from a run of the whole model with no other outputs marked.
+
+    This is how the model is used, with all operators fused that the executor fuses. Outputs that are no arrays are left
+    out.
+    """
     outputs = list(dict.fromkeys(info.name for info in model.proto.graph.output))
     with engine.opened(model.folder) as ready:
         values = ready.attempt(model.proto, outputs, feed)
@@ -127,12 +132,12 @@ def run_whole(model: Model, engine: Engine, feed: Mapping[str, np.ndarray]) -> d
 
 
 def isolated_steps(lineage: Lineage, selected: Collection[str], whole: int = WHOLE) -> list[Step]:
-    """One step for each selected tensor, in an order in which they can be computed."""
+    """Return one step per selected tensor, in an order in which they can be computed."""
     return [Step((name,), whole, alone=True) for name in lineage.maker if name in selected]
 
 
 def fast_steps(lineage: Lineage, selected: Collection[str], shapes: Mapping[str, Sequence[int]]) -> list[Step]:
-    """The segments that the selected tensors need; ``shapes`` are those of the inputs."""
+    """Return the segments that the selected tensors need; ``shapes`` are those of the inputs."""
     cone = lineage.cone(selected)
     types = infer_types(lineage.proto, shapes)
     segments = cut(lineage.nodes, lineage.weights, tensor_bytes(types), uncut=unrounded(lineage.nodes, types))
@@ -157,7 +162,7 @@ def fast_steps(lineage: Lineage, selected: Collection[str], shapes: Mapping[str,
 
 
 def _selected(graph: onnx.GraphProto, names: Sequence[str] | None, inside: Mapping[str, NotDumped]) -> frozenset[str]:
-    """Names of the node outputs to give. Raises ConfigError for one the model has not."""
+    """Return the names of the node outputs to yield. Raises ConfigError for an unknown name."""
     makers = {name: node.op_type for node in graph.node for name in node.output if name}
     if names is None:
         return frozenset(output.name for output in node_outputs(graph))
@@ -170,9 +175,9 @@ def _selected(graph: onnx.GraphProto, names: Sequence[str] | None, inside: Mappi
 def _by_runner(
     model: Model, feed: Mapping[str, np.ndarray], selected: Collection[str], advance: Advance
 ) -> Iterator[Layer | NotDumped]:
-    """By onnxruntime's own segments, up to the last tensor selected.
+    """Yield tensors from onnxruntime's own segments, up to the last selected tensor.
 
-    They are the same segments whatever is selected, so that a tensor has the same values in every dump.
+    The segments do not depend on the selection, so that a tensor has the same values in every dump.
     """
     runner = open_runner(model, keep_going=True)
     nodes = {name: node.name for node in model.proto.graph.node for name in node.output}

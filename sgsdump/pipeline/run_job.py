@@ -1,8 +1,8 @@
-"""A ``Job`` done step by step: pipeline, dump, comparison, bisection.
+"""Steps of a ``Job``: pipeline, dump, comparison, bisection.
 
-Of several inputs each has a dump of its own: FOLDER/NAME is a dump folder like any other. The inputs are the feeds of a
-data loader script, called 0, 1, 2 ..., or the sub-folders of ``--input-dir``; the dumps of one run of the command are
-such a folder for the next. FOLDER takes its place when all of its dumps are whole.
+With several inputs, each has its own dump: FOLDER/NAME is an ordinary dump folder. The inputs are the feeds of a data
+loader script, named 0, 1, 2 ..., or the sub-folders of ``--input-dir``; the dumps of one run of the command can be such
+a folder for the next. FOLDER is put in place when all of its dumps are complete.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ Result = TypeVar("Result")
 
 
 def pipeline(job: Job, progress: Progress = SILENT) -> Pipeline:
-    """The job's pipeline, its inputs set (but for several, see ``each_run``) and nothing written yet.
+    """Return the job's pipeline with its inputs set and nothing written yet; ``each_run`` sets several inputs.
 
-    Raises what ``open_model``, the executor's ``init`` and the setting of inputs raise.
+    Raises the errors of ``open_model``, of the executor's ``init`` and of setting the inputs.
     """
     options, seed = job.run, job.inputs.seed
     whole = _model(options, job.inputs.shape)
     if whole.native is None:
         with open_executor(options.executor, options.init_configs):
-            pass  # before an older dump is moved aside, it should be known that the new one can begin
+            pass  # check that the new dump can begin before an older dump is moved
 
     def of(model: Model) -> Pipeline:
         return Pipeline(
@@ -75,7 +75,7 @@ def pipeline(job: Job, progress: Progress = SILENT) -> Pipeline:
 
 
 def _feeds(job: Job, run: Pipeline) -> Iterator[tuple[str, Mapping[str, np.ndarray]]]:
-    """Name and arrays of each of the job's inputs."""
+    """Yield name and arrays of each of the job's inputs."""
     if is_several(job, run):
         yield from ((name, run.inputs) for name in each_run(job, run, job.folder))
     else:
@@ -84,7 +84,7 @@ def _feeds(job: Job, run: Pipeline) -> Iterator[tuple[str, Mapping[str, np.ndarr
 
 
 def dump_chosen(job: Job, run: Pipeline) -> None:
-    """Dump what the job asks for."""
+    """Dump the tensors that the job requests."""
     chosen = job.tensors
     if job.kind == "once":
         run.mark_outputs(chosen.names)
@@ -96,7 +96,7 @@ def dump_chosen(job: Job, run: Pipeline) -> None:
 
 
 def ir(job: Job, run: Pipeline) -> str:
-    """The graph that leads to the job's tensors: in the executor's own language where it has one, else as ONNX text."""
+    """Return the graph that leads to the job's tensors, in the executor's own language or as ONNX text."""
     names, depth = job.tensors.names, job.excerpt.depth
     if not hasattr(maker_of(job.run.executor), "ir_text"):
         return ir_text(run.model.proto, names, depth)
@@ -105,13 +105,13 @@ def ir(job: Job, run: Pipeline) -> str:
 
 
 def save_case(job: Job, run: Pipeline) -> None:
-    """The job's tensors as a test case that stands alone; errors of ``save_test_case``."""
+    """Save the job's tensors as a stand-alone test case; raises the errors of ``save_test_case``."""
     assert job.excerpt.test_case is not None
     save_test_case(run.model, run.engine, run.inputs, job.tensors.names, job.excerpt.test_case, job.excerpt.depth)
 
 
 def bisect(job: Job, run: Pipeline, progress: Progress = SILENT) -> Bisection:
-    """Where the job's executor first differs from the one of ``--bisect``, on the same inputs."""
+    """Find where the job's executor first differs from that of ``--bisect`` on the same inputs."""
     from sgsdump.pipeline.bisection import bisect_executors
 
     assert job.bisection.bisect is not None
@@ -120,7 +120,7 @@ def bisect(job: Job, run: Pipeline, progress: Progress = SILENT) -> Bisection:
 
 
 def compare(job: Job, progress: Progress = SILENT) -> GoldenComparison:
-    """The job's dump compared with its -cd and -g folders; errors of ``compare_run``."""
+    """Compare the job's dump with its -cd and -g folders; raises the errors of ``compare_run``."""
     from sgsdump.comparison.golden import GoldenSettings
     from sgsdump.pipeline.compared_files import compare_run
 
@@ -132,8 +132,7 @@ def compare(job: Job, progress: Progress = SILENT) -> GoldenComparison:
 
 
 def at_dump(run: Pipeline, action: Callable[[Path], Result]) -> Result:
-    """What ``action`` makes of the folder of the run's dump; once more where another process that writes to the same
-    folder set that dump aside meanwhile."""
+    """Return the result of ``action`` on the dump's folder; repeat it if another process moved the dump meanwhile."""
     while True:
         folder = run.written
         try:
@@ -147,8 +146,10 @@ def at_dump(run: Pipeline, action: Callable[[Path], Result]) -> Result:
 
 
 def whole_run(job: Job, run: Pipeline, progress: Progress = SILENT) -> WholeRun | None:
-    """The outputs of one run of the whole model, compared with the dump; None where the dump does not hold them all, or
-    lacks tensors that failed."""
+    """Compare the outputs of one run of the whole model with the dump.
+
+    None if the dump does not contain all outputs, or lacks tensors that failed.
+    """
     from sgsdump.pipeline.compared_files import recorded
     from sgsdump.pipeline.replay import Recorded
     from sgsdump.pipeline.whole_run import check_whole
@@ -173,8 +174,10 @@ def with_own_errors(
     fused: Sequence[OwnError] = (),
     progress: Progress = SILENT,
 ) -> GoldenComparison:
-    """Where a tensor does not pass, the comparison with what the operators told, computed again from their recorded
-    inputs: those of the run, and where these are right those of the reference (-g, else -cd). ``fused`` go first."""
+    """If a tensor fails, return the comparison with the operators at fault, recomputed from their recorded inputs.
+
+    The run is checked first, then the reference (-g, else -cd). ``fused`` errors come first.
+    """
     from sgsdump.comparison.finding import Finding
     from sgsdump.pipeline.compared_files import recorded
     from sgsdump.pipeline.replay import SAMPLE, Recorded, judge
@@ -218,8 +221,12 @@ def verdict_of_run(job: Job, comparison: GoldenComparison) -> Verdict:
 
 
 def holds(job: Job, comparison: GoldenComparison) -> bool:
-    """True when every tensor could be compared and passes, or is off by rounding alone where no threshold was given;
-    and when with a threshold nothing is missing."""
+    """Return whether the comparison passes.
+
+    Every tensor must be comparable and pass; without a threshold, differences by rounding are accepted. With a
+    threshold,
+    nothing may be missing.
+    """
     options = job.comparison
     verdict = comparison.verdict(options.allow_missing)
     if verdict.account.not_comparable:
@@ -239,9 +246,9 @@ def holds(job: Job, comparison: GoldenComparison) -> bool:
 
 
 def is_several(job: Job, run: Pipeline) -> bool:
-    """Whether the job has several inputs for its model.
+    """Return whether the job has several inputs for its model.
 
-    Raises ConfigError for what is done with one input only.
+    Raises ConfigError for options that support only one input.
     """
     folder = job.inputs.input_dir
     several = bool(
@@ -251,15 +258,15 @@ def is_several(job: Job, run: Pipeline) -> bool:
     )
     if several and job.excerpt.test_case:
         raise ConfigError(
-            "--save-test-case is for one input; give that one alone (-i, or a folder with it as --input-dir)"
+            "--save-test-case is for one input; give only that input (-i, or a folder with it as --input-dir)"
         )
     return several
 
 
 def each_run(job: Job, run: Pipeline, folder: Path) -> Iterator[str]:
-    """The name of each input in turn, the pipeline then set to it and to the folder of its dump in ``folder``.
+    """Yield the name of each input, with the pipeline set to it and to its dump folder in ``folder``.
 
-    Raises InputError for a script or folder that does not give what the model takes.
+    Raises InputError for a script or folder that does not provide the model's inputs.
     """
     if job.inputs.data_loader_script:
         from sgsdump.models.feeds.data_loader import loaded_feeds
@@ -284,10 +291,10 @@ def each_run(job: Job, run: Pipeline, folder: Path) -> Iterator[str]:
 
 @contextmanager
 def writing_all(root: Path, progress: Progress = SILENT) -> Iterator[Path]:
-    """The folder that becomes ``root`` when the block ends well; earlier dumps there are set aside as a whole."""
+    """Yield the folder that becomes ``root`` if the block succeeds; earlier dumps there are moved as a whole."""
 
     def set_aside(aside: Path) -> None:
-        progress.say(f"the earlier dumps in {root} are now {aside}")
+        progress.say(f"the earlier dumps in {root} were moved to {aside}")
 
     earlier = is_dump(root) or (root.is_dir() and any(is_dump(part) for part in root.iterdir() if part.is_dir()))
     with replacing_folder(root, set_aside, None if earlier else lambda _: True) as folder:
@@ -295,7 +302,7 @@ def writing_all(root: Path, progress: Progress = SILENT) -> Iterator[Path]:
 
 
 def job_of_input(job: Job, name: str) -> Job:
-    """The job of one of several inputs: its dump, and its share of the folders to compare with."""
+    """Return the job of one of several inputs: its dump, and its sub-folders of the folders to compare with."""
     options = job.comparison
     compare_dir, golden_dir = (folder and folder / name for folder in (options.compare_dir, options.golden_dir))
     log = options.log and options.log.with_name(f"{options.log.stem}_{name}{options.log.suffix}")
@@ -324,7 +331,7 @@ def _of_type(model: Model, model_type: str | None) -> Model:
 
 
 def _named_files(job: Job) -> list[Path]:
-    """The .npz file of -i, or those of its folder: of several runs, the inputs by name; else none."""
+    """Return the .npz file of -i, or those of its folder (one per run, with inputs by name); else none."""
     from sgsdump.models.feeds.image_list import NAMED
 
     path = Path(job.inputs.input_file or "")
@@ -345,7 +352,7 @@ def _set_inputs(job: Job, run: Pipeline) -> None:
     if len(named := _named_files(job)) == 1:
         run.set_input_data(None, _named_feed(named[0], run))
         return
-    if named:  # each in its turn
+    if named:  # set one by one in each_run
         return
     if options.inputs_from:
         run.set_input_data_from_json(options.inputs_from)

@@ -1,12 +1,11 @@
-"""Which tensors to dump: from one to another, every so many, by a name pattern, by operator type.
+"""Select tensors to dump: a range, every n-th tensor, a name pattern, operator types.
 
-They are numbered by the topological index of the SDAA dump tool: the running number of a tensor over the outputs of all
-nodes. Every named output of every node counts, in the file's order; Constant nodes do not, but those that make an
-output of the model come after all others.
+Tensors are numbered by the topological index of the SDAA dump tool: their position among the outputs of all nodes.
+Every named output of every node counts, in file order. Constant nodes do not count, except those that compute a model
+output, which come last.
 
-Start and end are names or topological indices (0 is the first). What is between them is filtered first, then every
-step-th of what is left is taken; the last of it is always taken, and start and end when they were named, whatever the
-filters say.
+Start and end are names or topological indices (0 is the first). Tensors in the range are filtered first, then every
+step-th remaining tensor is taken. The last one is always taken, as are a given start and end, whatever the filters.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NodeOutput:
-    """One output of one node: its topological ``index``, its ``name``, and the ``node`` (name or "") that makes it."""
+    """Output of a node: topological ``index``, ``name``, and the ``node`` (name or "") that computes it."""
 
     index: int
     name: str
@@ -35,7 +34,7 @@ class NodeOutput:
 
 
 def node_outputs(graph: onnx.GraphProto) -> tuple[NodeOutput, ...]:
-    """Every indexed tensor of a graph, in the order of the index."""
+    """Return every indexed tensor of a graph, in index order."""
     ends = {info.name for info in graph.output}
     every = [(node, name) for node in graph.node for name in node.output if name]
     outputs = [(node, name) for node, name in every if node.op_type != "Constant"]
@@ -49,9 +48,9 @@ def node_outputs(graph: onnx.GraphProto) -> tuple[NodeOutput, ...]:
 def with_indexes(
     outputs: Mapping[str, NodeOutput], names: Sequence[str], indexes: Sequence[int]
 ) -> dict[str, NodeOutput]:
-    """The named tensors under indices of the caller's choice, one for each; ``outputs`` are those of the model.
+    """Return the named tensors with the caller's indices, one each; ``outputs`` are those of the model.
 
-    Raises ConfigError when there are more or fewer indices than names.
+    Raises ConfigError if the numbers of indices and names differ.
     """
     if len(indexes) != len(names):
         raise ConfigError(f"{len(indexes)} topological indices for {len(names)} outputs; give one for each")
@@ -70,21 +69,20 @@ def select(
     pattern: str | None = None,
     op_types: Collection[str] = (),
 ) -> tuple[NodeOutput, ...]:
-    """The tensors to dump, in the order of their index.
+    """Return the tensors to dump, in index order.
 
-    start, end  a tensor's name, or its index (a number, or text that is one and no tensor's name); None for the first
-                and the last.
+    start, end  a tensor's name or index (a number, or digits that are no tensor's name); None means first and last.
     step        1 takes all.
-    pattern     shell-style: ``*`` any characters, ``?`` one, ``[ab]`` one of these; case counts.
-    op_types    operators as the model spells them, ``Conv``; empty takes all.
+    pattern     shell-style: ``*`` any characters, ``?`` one, ``[ab]`` one of these; case-sensitive.
+    op_types    operators as spelled in the model, such as ``Conv``; empty takes all.
 
-    Raises ConfigError for an unknown name or index, a start after the end, a step below 1, and filters that leave
+    Raises ConfigError for an unknown name or index, a start after the end, a step below 1, and filters that match
     nothing.
     """
     if not outputs:
         raise ConfigError("the model has no tensors to dump: all its nodes are constants")
     if not isinstance(step, int) or step < 1:
-        raise ConfigError(f"the step is {step!r}; it is 1 (every tensor) or more, a whole number")
+        raise ConfigError(f"the step is {step!r}; it must be a whole number of 1 (every tensor) or more")
     first = 0 if start is None else position(outputs, start)
     last = len(outputs) - 1 if end is None else position(outputs, end)
     if first > last:
@@ -101,7 +99,7 @@ def select(
 
 
 def position(outputs: Sequence[NodeOutput], where: Position) -> int:
-    """The index of a tensor given by name or index. Raises ConfigError, with the nearest names."""
+    """Return the index of a tensor given by name or index. Raises ConfigError with the nearest names."""
     if isinstance(where, str):
         indexes = {output.name: output.index for output in outputs}
         if where in indexes:
@@ -110,12 +108,12 @@ def position(outputs: Sequence[NodeOutput], where: Position) -> int:
             raise ConfigError(f"the model has no tensor {where!r}{hint(where, indexes)}")
         where = int(where)
     if not 0 <= where < len(outputs):
-        raise ConfigError(f"there is no topology index {where}; the model's go from 0 to {len(outputs) - 1}")
+        raise ConfigError(f"there is no topology index {where}; the model's indices are 0 to {len(outputs) - 1}")
     return where
 
 
 def by_name(outputs: Sequence[NodeOutput], names: Sequence[str]) -> tuple[NodeOutput, ...]:
-    """The named tensors, each once, in the order of their index. Raises ConfigError for an unknown one."""
+    """Return the named tensors, each once, in index order. Raises ConfigError for an unknown name."""
     named = {output.name: output for output in outputs}
     for name in names:
         if name not in named:
@@ -124,9 +122,9 @@ def by_name(outputs: Sequence[NodeOutput], names: Sequence[str]) -> tuple[NodeOu
 
 
 def check_list(names: Sequence[str]) -> None:
-    """Raises ConfigError for anything but a list of names: a single string would be read letter by letter."""
+    """Raise ConfigError for anything but a list of names; a single string would be read character by character."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise ConfigError(f"tensor names are given as a list of texts, not as {names!r}")
+        raise ConfigError(f"tensor names must be a list of strings, not {names!r}")
 
 
 def _matches(output: NodeOutput, pattern: str | None, op_types: Collection[str]) -> bool:
@@ -140,4 +138,4 @@ def _nothing_left(outputs: Sequence[NodeOutput], pattern: str | None, op_types: 
             return f"the model has no operator {op_type!r}{hint(op_type, present)}"
     filters = [f"the name pattern {pattern!r}"] if pattern is not None else []
     filters += [f"the operator {' or '.join(op_types)}"] if op_types else []
-    return f"no tensor between start and end fits {' and '.join(filters)}; give another, or * for all names"
+    return f"no tensor between start and end matches {' and '.join(filters)}; change the filter, or use * for all names"

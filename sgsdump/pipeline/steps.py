@@ -1,10 +1,11 @@
-"""Steps: running a model piece by piece, how far back each piece is cut, and what failed and why.
+"""Steps: run a model piece by piece, decide how far back each piece is cut, and record failures.
 
-Each gives some of the graph's tensors bit by bit, is cut out of the graph and fed with what earlier ones gave.
+Each step computes some tensors of the graph. Its model is cut out of the graph and fed with the results of earlier
+steps.
 
-A step asks for some tensors and says how many nodes before them it wants whole. From there on back the graph is cut
-wherever a value is already at hand. The graph is not cut at a tensor that failed or cannot be fed (sequences, text,
-8-bit floats): the step then reaches further back and makes it itself.
+A step requests some tensors and states how many nodes before them must stay complete. Further back, the graph is cut
+wherever a value is available. It is not cut at a tensor that failed or cannot be fed (sequences, text, 8-bit floats);
+the step then reaches further back and computes this tensor itself.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
 
 FAST, ISOLATED = "fast", "isolated"
 MODES = (FAST, ISOLATED)
-# Integer vectors up to this length are shapes, axes, sizes; compilers want to see their values in the model.
+# Integer vectors up to this length are shapes, axes or sizes; compilers need their values in the model.
 SHAPE_LENGTH = 64
 
 
 @dataclass(frozen=True)
 class ExecutorConfigs:
-    """Options for the three calls of an executor that take some."""
+    """Options for the three calls of an executor."""
 
     init: Configs = field(default_factory=dict)
     load: Configs = field(default_factory=dict)
@@ -47,10 +48,10 @@ class ExecutorConfigs:
 
 @dataclass(frozen=True, eq=False)
 class Engine:
-    """An executor with its options and the way it runs a model.
+    """Executor with its options and its mode.
 
-    executor  a name in ``executors()``, ``FILE.py:Class``, or an Executor, which is initialised anew and released at
-              the end.
+    executor  name in ``executors()``, ``FILE.py:Class``, or an Executor, which is initialised anew and released at the
+              end.
     mode      ``fast`` or ``isolated``, see ``run``.
     configs   options for the executor's calls.
 
@@ -67,21 +68,21 @@ class Engine:
 
     @property
     def name(self) -> str:
-        """The executor's name in the table, or its own."""
+        """Name of the executor in the table, or its own name."""
         return label_of(self.executor) if isinstance(self.executor, str) else self.executor.name
 
     @property
     def class_name(self) -> str:
-        """The name of the executor's class, which dump_info.json has. Raises ConfigError for an unknown executor."""
+        """Name of the executor's class, as in dump_info.json. Raises ConfigError for an unknown executor."""
         if isinstance(self.executor, Executor):
             return type(self.executor).__name__
         return getattr(maker_of(self.executor), "__name__", self.name)
 
     @contextmanager
     def opened(self, folder: Path | None) -> Iterator[ReadyExecutor]:
-        """The executor, just initialised; released at the end, after a failure too.
+        """Yield the initialised executor and release it at the end, even after a failure.
 
-        folder  where the models to run have their external data.
+        folder  folder of the models' external data.
         """
         if isinstance(self.executor, str):
             executor = open_executor(self.executor, self.configs.init)
@@ -95,30 +96,30 @@ class Engine:
 
 @dataclass(frozen=True)
 class Failed:
-    """Why a model did not load or run, in one line."""
+    """One-line reason why a model did not load or run."""
 
     reason: str
 
 
 @dataclass(frozen=True, eq=False)
 class ReadyExecutor:
-    """An initialised executor, its options, and the folder of the models' external data."""
+    """Initialised executor, its options, and the folder of the models' external data."""
 
     executor: Executor
     configs: ExecutorConfigs
     folder: str | None
 
     def execute(self, proto: onnx.ModelProto, names: Sequence[str], feed: Mapping[str, np.ndarray]) -> list[Any]:
-        """The named outputs of a model; whatever the executor raises."""
+        """Return the named outputs of a model; raises whatever the executor raises."""
         self.executor.load_model(proto, self.configs.load, self.folder)
         return list(self.executor.execute(names, feed, self.configs.execute))
 
     def attempt(
         self, proto: onnx.ModelProto, names: Sequence[str], feed: Mapping[str, np.ndarray]
     ) -> list[Any] | Failed:
-        """The named outputs of a model, or why there are none.
+        """Return the named outputs of a model, or the reason why there are none.
 
-        Raises ConfigError and MissingExtra, which any other model would run into too.
+        Raises ConfigError and MissingExtra, because they would affect any other model too.
         """
         try:
             return self.execute(proto, names, feed)
@@ -127,12 +128,12 @@ class ReadyExecutor:
         except SgsdumpError as error:
             return Failed(str(error))
         except Exception as error:
-            # A plug-in may raise anything; it costs this model, not the run.
+            # A plug-in may raise anything; only this model is lost, not the run.
             return Failed(f"executor {self.executor.name}: {reason_of(error)}")
 
 
 class Lineage:
-    """A graph seen from its tensors backwards. Raises ModelError when its nodes cannot be sorted."""
+    """Backward view of a graph from its tensors. Raises ModelError if its nodes cannot be sorted."""
 
     def __init__(self, proto: onnx.ModelProto):
         self.proto = proto
@@ -148,7 +149,7 @@ class Lineage:
 
     @cached_property
     def weight_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of the weights, by name; those of Constant nodes too."""
+        """Shapes of the weights by name, including those of Constant nodes."""
         shapes = {tensor.name: tuple(tensor.dims) for tensor in self.proto.graph.initializer}
         constants = (node for node in self.nodes if node.op_type == "Constant")
         return shapes | {
@@ -162,10 +163,11 @@ class Lineage:
         values: Mapping[str, np.ndarray],
         types: Mapping[str, onnx.TypeProto],
     ) -> onnx.ModelProto:
-        """The model that makes ``asks`` from ``reads``, of their real shapes in ``values`` and of the graph's element
-        types: what inference or the model itself says of other shapes may be wrong.
+        """Return the model that computes ``asks`` from ``reads``.
 
-        Raises what ``Extractor.extract`` raises.
+        Input shapes come from ``values`` and element types from the graph; shapes from inference or the model may be
+        wrong.
+        Raises the errors of ``Extractor.extract``.
         """
         known = {name: _without_shape(types[name]) for name in asks if is_known(types.get(name))}
         proto = self.extractor.extract(reads, asks, known | {n: _type_of(values[n], types.get(n)) for n in reads})
@@ -173,20 +175,20 @@ class Lineage:
         return proto
 
     def cone(self, names: Collection[str]) -> set[int]:
-        """Indices of all nodes that lead to these tensors."""
+        """Return the indices of all nodes that lead to these tensors."""
         return self.back(names, frozenset(), len(self.nodes))[0]
 
     def reads(self, asks: Collection[str], at_hand: Collection[str], whole: int) -> tuple[str, ...]:
-        """Where to cut the model that makes ``asks``: the tensors it reads, sorted.
+        """Return the tensors at which to cut the model that computes ``asks``, sorted.
 
-        at_hand  tensors with known values, graph inputs among them.
-        whole    nodes that must stay in the model, counted from ``asks`` outwards.
+        at_hand  tensors with known values, including graph inputs.
+        whole    number of nodes that must stay in the model, counted backwards from ``asks``.
         """
         nodes, met = self.back(asks, at_hand, whole)
         return tuple(sorted(n for n in met if self.maker.get(n, -1) not in nodes and n not in self.weights))
 
     def back(self, names: Collection[str], at_hand: Collection[str], whole: int) -> tuple[set[int], set[str]]:
-        """The nodes met on the way back, ring by ring, and every tensor they need."""
+        """Return the nodes found going backwards ring by ring, and every tensor they need."""
         nodes: set[int] = set()
         met: set[str] = set()
         ring = {self.maker[name] for name in names}
@@ -204,12 +206,12 @@ class Lineage:
 
 @dataclass(frozen=True)
 class Step:
-    """One model to run.
+    """Model to run.
 
-    asks   the tensors to put out, in an order in which they can be computed.
-    whole  at least so many nodes that lead to them are in the model, the nearest first.
-    alone  True: it is tried even where a tensor it depends on has failed, for that one may have been at fault only
-           as an output. False: it is lost with what it depends on.
+    asks   tensors to output, in an order in which they can be computed.
+    whole  least number of nodes before them in the model, nearest first.
+    alone  True: run even if a required tensor failed, because it may have failed only as an output. False: lost
+           together with a required tensor.
     """
 
     asks: tuple[str, ...]
@@ -225,7 +227,7 @@ def give_steps(
     selected: Collection[str],
     advance: Advance,
 ) -> Iterator[Layer | NotDumped]:
-    """The selected tensors, step after step; a value is let go when no later step is planned to read it."""
+    """Yield the selected tensors step by step; a value is freed when no later step is planned to read it."""
     types = infer_types(lineage.proto, {name: array.shape for name, array in feed.items()})
     plans = _planned(lineage, steps, feed, types)
     last_use = {name: number for number, plan in enumerate(plans) for name in plan}
@@ -247,14 +249,14 @@ def give_steps(
 
 
 def is_feedable(array: np.ndarray) -> bool:
-    """Whether a model can be fed with it: numpy's own types, and bfloat16."""
+    """Return whether a model can be fed with the array: numpy's own types, and bfloat16."""
     return array.dtype.kind in "biufc" or array.dtype.name == "bfloat16"
 
 
 def _planned(
     lineage: Lineage, steps: Sequence[Step], feed: Collection[str], types: Mapping[str, onnx.TypeProto]
 ) -> list[tuple[str, ...]]:
-    """The tensors each step reads when none before it fails."""
+    """Return the tensors that each step reads if no earlier step fails."""
     at_hand = set(feed)
     plans = []
     for step in steps:
@@ -264,7 +266,7 @@ def _planned(
 
 
 class _StepRunner:
-    """Runs steps; ``live`` are the values at hand, ``lost`` the tensors that failed and what depends on them."""
+    """Runner of steps; ``live`` are available values, ``lost`` are failed tensors and those that depend on them."""
 
     def __init__(
         self,
@@ -281,7 +283,7 @@ class _StepRunner:
         self._fed = frozenset(live)
 
     def run(self, step: Step, plan: tuple[str, ...]) -> Iterator[tuple[str, np.ndarray | NotDumped]]:
-        """The outcome of each tensor the step asks for."""
+        """Yield the outcome of each tensor that the step requests."""
         asks = []
         for name in step.asks:
             kind = why_no_type(self._types.get(name))
@@ -309,7 +311,7 @@ class _StepRunner:
         yield from self._checked(asks, outcome)
 
     def _one_by_one(self, asks: Sequence[str]) -> Iterator[tuple[str, np.ndarray | NotDumped]]:
-        """Each node by itself, so that the one at fault has a name; those asked for are at hand for the next."""
+        """Run each node separately to identify the failing one; results are available to the next nodes."""
         for name in asks:
             culprit = self._culprit(name)
             if culprit:
@@ -321,7 +323,7 @@ class _StepRunner:
                 yield output, outcome
 
     def _culprit(self, name: str) -> str:
-        """The tensor that failed and that ``name`` depends on; ``name`` is then lost too. Empty when there is none."""
+        """Return a failed tensor on which ``name`` depends, or ""; ``name`` is then lost too."""
         if not self.lost:
             return ""
         lost = sorted(self._lineage.needs[self._lineage.maker[name]] & self.lost)
@@ -356,7 +358,7 @@ class _StepRunner:
 
 
 def _type_of(array: np.ndarray, kind: onnx.TypeProto | None) -> onnx.TypeProto:
-    """The type of a value at hand: its real shape, and the element type that the graph gives it."""
+    """Return the type of an available value: its real shape, and the element type from the graph."""
     from onnx import helper
 
     elem_type = kind.tensor_type.elem_type if kind is not None else 0
@@ -365,7 +367,7 @@ def _type_of(array: np.ndarray, kind: onnx.TypeProto | None) -> onnx.TypeProto:
 
 
 def _without_shape(kind: onnx.TypeProto) -> onnx.TypeProto:
-    """The same, of a tensor without its shape."""
+    """Return the type without the shape of its tensor."""
     result = type(kind)()
     result.CopyFrom(kind)
     if result.HasField("tensor_type"):
@@ -378,7 +380,7 @@ def _is_shape(array: np.ndarray) -> bool:
 
 
 def _fix(proto: onnx.ModelProto, values: Mapping[str, np.ndarray]) -> None:
-    """Make inputs of a freshly cut model constants of it, in place."""
+    """Turn inputs of a freshly cut model into constants, in place."""
     from onnx import numpy_helper
 
     if not values:

@@ -1,9 +1,9 @@
-"""Fused operators: does the whole model, run as it is used, give what the dump holds?
+"""Check fused operators: does a normal run of the whole model give the outputs in the dump?
 
-A dump marks inner tensors as outputs, and what is marked is not fused. So a kernel that is wrong only while it
-is fused leaves no trace in a dump of many tensors at a time. The model is run once more with its own outputs only;
-where these are not the dump's, each tensor is computed as the only output of its model (``isolated``), and each
-operator again from what was recorded so (``pipeline/replay.py``): the first that is wrong ends the fused group.
+A dump marks inner tensors as outputs, which prevents their fusion. A kernel that is wrong only when fused thus leaves
+no trace in a dump of many tensors at a time. The model is therefore run once more with only its own outputs. If these
+differ from the dump, each tensor is computed as the only output of its model (``isolated``), and each operator is
+recomputed from these recordings (``pipeline/replay.py``). The first wrong operator ends the fused group.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ _LIMIT, _LIMIT_OF_16_BITS = 1e-4, 2e-2
 
 @dataclass(frozen=True)
 class WholeRun:
-    """differing  the outputs that the whole model gives otherwise than the dump has them, and by how much.
-    fused      the operators that are wrong while they are fused, in the order of the graph.
-    failed     why the whole model did not run, "" where it did.
+    """Comparison of a run of the whole model with a dump.
+
+    differing  outputs that differ from the dump, with the difference.
+    fused      operators that are wrong when fused, in the order of the graph.
+    failed     reason why the whole model did not run, or "".
     """
 
     differing: Mapping[str, float]
@@ -49,8 +51,10 @@ def check_whole(
     dumped: Mapping[str, np.ndarray],
     progress: Progress = SILENT,
 ) -> WholeRun:
-    """One run of the whole model, its outputs compared with ``dumped``, the dump by name; and where they differ by more
-    than rounding, the fused operators at fault."""
+    """Run the whole model once and compare its outputs with ``dumped``, the dump by name.
+
+    If they differ by more than rounding, the fused operators at fault are found too.
+    """
     whole = run_whole(model, engine, feed)
     if isinstance(whole, Failed):
         return WholeRun({}, failed=whole.reason)
@@ -67,7 +71,7 @@ def check_whole(
 
 
 def _limit(dtype: np.dtype) -> float:
-    """How far rounding alone may move an output; whole numbers flip with it and are not compared."""
+    """Return how far rounding may change an output; integers flip by rounding and are not compared."""
     if not is_float(dtype):
         return float("inf")
     return _LIMIT_OF_16_BITS if dtype.itemsize <= 2 else _LIMIT

@@ -191,7 +191,7 @@ def test_what_only_one_executor_computes_differs() -> None:
         assert all(each.difference < 1e-5 and each.missing is None for each in result.first.inputs)
         assert "tried pool: not given by refuses" in progress.lines
         (line, _) = bisection_lines(result, 1e-3)
-        assert f"executor refuses does not give it: {why} (" in line
+        assert f"executor refuses does not provide it: {why} (" in line
 
 
 def test_what_neither_executor_computes_is_said() -> None:
@@ -200,7 +200,7 @@ def test_what_neither_executor_computes_is_said() -> None:
     assert result.first is None
     lines = bisection_lines(result, 1e-3)
     assert lines[0].startswith("given by neither executor: prob: ") and lines[0].endswith("there is no MaxPool")
-    assert lines[-1].startswith("none of the 5 tried differs") and lines[-1].endswith("; 7 not looked at")
+    assert lines[-1].startswith("none of the 5 tried differs") and lines[-1].endswith("; 7 not checked")
 
 
 def test_tensors_that_cannot_be_dumped_are_stepped_over() -> None:

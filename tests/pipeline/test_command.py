@@ -261,7 +261,7 @@ def test_a_run_on_another_input_is_told(folder: Path, capsys: pytest.CaptureFixt
     pipeline("full", "-m", "net.onnx", "-o", "b", "-cd", "a")
     assert "note:" not in capsys.readouterr().out
     pipeline("full", "-m", "net.onnx", "--seed", "1", "-o", "b", "-cd", "a/outputs", status=1)
-    assert "note: a/outputs was run on another input data\n" in capsys.readouterr().out
+    assert "note: a/outputs was run with other values of input data\n" in capsys.readouterr().out
 
 
 def test_a_shape_mismatch_says_so_and_ends_with_1(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -321,7 +321,7 @@ def test_bisect_finds_no_difference_where_there_is_none(folder: Path, capsys: py
     pipeline("full", "-m", "net.onnx", "--bisect", "reference")
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("no operator differs beyond rounding") and last.endswith(
-        "12 tensors looked at, all there are"
+        "12 tensors checked, which is all"
     )
     assert not Path("ort_dump").exists()
     pipeline("full", "-m", "net.onnx", "--bisect", "reference", "--threshold", "0", status=1)
@@ -341,7 +341,7 @@ def test_bisect_finds_what_only_one_executor_computes(folder: Path, capsys: pyte
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), "own.onnx")
     pipeline("full", "-m", "own.onnx", "--bisect", "reference", status=1)
     out = capsys.readouterr().out
-    assert "first difference: b (QuickGelu): executor reference does not give it: " in out
+    assert "first difference: b (QuickGelu): executor reference does not provide it: " in out
     pipeline("full", "-m", "own.onnx", "-f", "reference", "--bisect", "reference", status=1)
     assert "given by neither executor: c: " in capsys.readouterr().out
 
@@ -364,7 +364,7 @@ BAD = {
     "unknown tensor": (["once", "--name", "poool"], "no tensor 'poool'; did you mean 'pool'"),
     "unknown start": (["range", "-bs", "addd"], "no tensor 'addd'; did you mean 'add'"),
     "start after end": (["range", "-b", "prob", "-e", "c1"], "comes after the end"),
-    "index too high": (["range", "-b", "12"], "there is no topology index 12; the model's go from 0 to 11"),
+    "index too high": (["range", "-b", "12"], "there is no topology index 12; the model's indices are 0 to 11"),
     "negative index": (["range", "-b", "-1"], "there is no topology index -1"),
     "start twice": (["range", "-b", "1", "-bs", "c1"], "as index and as name"),
     "step 0": (["full", "-s", "0"], "the step is 0"),
@@ -386,11 +386,11 @@ BAD = {
     "unknown executor": (["full", "-f", "orrt"], "unknown executor 'orrt'; did you mean 'ort'"),
     "missing package": (["full", "-f", "sdaa"], "sdaa"),
     "unknown model type": (["full", "-mt", "float17"], "float17"),
-    "compare folder missing": (["full", "-cd", "none"], "is not there: none"),
+    "compare folder missing": (["full", "-cd", "none"], "does not exist: none"),
     "compare folder empty": (["full", "-cd", "empty"], "no .npy file to compare with in empty"),
     "golden without compare": (["full", "-g", "empty"], "-cd"),
     "compare with what is replaced": (["full", "-cd", "old/outputs", "-o", "old"], "which is read; name another"),
-    "negative threshold": (["full", "-cd", "old", "-t1", "-1"], "-t1 -1: a threshold is 0 or more"),
+    "negative threshold": (["full", "-cd", "old", "-t1", "-1"], "-t1 -1: a threshold must be 0 or more"),
     "output over the inputs": (
         ["full", "--input-dir", "old/outputs", "-o", "old/outputs"],
         "reads or writes that file already",

@@ -84,7 +84,7 @@ def test_folders_that_do_not_serve(tmp_path: Path) -> None:
     ours = folder(tmp_path, "ours", a=A)
     (tmp_path / "file").write_text("")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match=r"is not there: .*absent"):
+    with pytest.raises(ConfigError, match=r"does not exist: .*absent"):
         npy_files(tmp_path / "absent")
     with pytest.raises(ConfigError, match="is a file"):
         npy_files(tmp_path / "file")

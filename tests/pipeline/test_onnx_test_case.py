@@ -101,7 +101,7 @@ def test_what_is_over_the_file_limit_is_not_even_run(tmp_path: Path) -> None:
     weight.external_data.add(key="location", value="not_there.bin")
     weight.external_data.add(key="length", value=str(2**31))
     feed = {"x": np.zeros((1, 2), np.float32)}
-    with pytest.raises(ModelError, match="over the 2 GiB of an ONNX file; keep fewer nodes"):
+    with pytest.raises(ModelError, match="exceeds the 2 GiB limit of an ONNX file; keep fewer nodes"):
         save_test_case(
             Model(net.proto, tmp_path / "net.onnx", tmp_path), Engine("reference"), feed, ["a"], tmp_path / "case"
         )

@@ -80,7 +80,7 @@ def test_filters():
         (("tt5",), {}, "no tensor 'tt5'; did you mean 't5'"),
         ((10,), {}, "no topology index 10; the model's go from 0 to 9"),
         (("-1",), {}, "no topology index -1"),
-        ((), {"pattern": "z*"}, "no tensor between start and end fits the name pattern 'z[*]'"),
+        ((), {"pattern": "z*"}, "no tensor between start and end matches the name pattern 'z[*]'"),
         ((), {"op_types": ["conv"]}, "no operator 'conv'; did you mean 'Conv'"),
         ((0, 1), {"op_types": ["Add"]}, "fits the operator Add"),
     ],

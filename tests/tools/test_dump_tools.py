@@ -186,7 +186,7 @@ def test_dump_list_and_a_given_input(work: Path) -> None:
         (["dump_range", "-b", "5", "-e", "2"], "comes after the end"),
         (["dump_full", "-s", "0"], "the step is 0"),
         (["dump_full", "-i", "data:absent.npy"], "no such input file: absent.npy"),
-        (["dump_full", "-cd", "absent"], "is not there: absent"),
+        (["dump_full", "-cd", "absent"], "does not exist: absent"),
         (["dump_full", "-g", "absent"], "-cd"),
     ],
 )

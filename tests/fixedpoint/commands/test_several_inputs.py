@@ -145,7 +145,7 @@ def test_the_pipeline_makes_a_dump_of_each(folder: Path, capsys: pytest.CaptureF
     for seed in range(3):
         assert "__prob.npy" in Path(f"other/{seed}/compare_result.log").read_text()
     out = capsys.readouterr().out
-    assert out.count("12 compared") == 3 and "was run on another input" not in out
+    assert out.count("12 compared") == 3 and "was run with other values" not in out
     Path("golden/1/outputs/topoidx_00001__r1.npy").unlink()
     np.save("golden/1/outputs/topoidx_00001__r1.npy", np.zeros((1, 8, 8, 8), np.float32))
     sgsdump("pipeline", "full", *words, "-cd", "golden", "-o", "other", "-t2", "1e-3", status=1)
@@ -158,7 +158,7 @@ def test_earlier_dumps_are_set_aside_as_a_whole(folder: Path, capsys: pytest.Cap
     assert sorted(path.name for path in Path("out").iterdir()) == ["0", "1"]
     (aside,) = Path().glob("out_*")
     assert sorted(path.name for path in aside.iterdir()) == ["0", "1", "2"]
-    assert "the earlier dumps in out are now out_" in capsys.readouterr().out
+    assert "the earlier dumps in out were moved to out_" in capsys.readouterr().out
     before = sorted(path.name for path in Path("out").rglob("*"))
     assert "no more pictures" in refused(capsys, *words, "feeds.py:fails")
     assert sorted(path.name for path in Path("out").rglob("*")) == before
@@ -194,8 +194,8 @@ def test_what_does_not_go_together(folder: Path, capsys: pytest.CaptureFixture[s
     assert "--save-test-case is for one input" in refused(
         capsys, "pipeline", "once", "--name", "prob", *full[2:], "--save-test-case", "case"
     )
-    assert "inputs come one of four ways" in refused(capsys, *full, "--input-dir", ".")
-    assert "--seed and --range draw random inputs" in refused(capsys, *full, "--seed", "1")
+    assert "give the inputs in one way only" in refused(capsys, *full, "--input-dir", ".")
+    assert "--seed and --range are for random inputs" in refused(capsys, *full, "--seed", "1")
     assert "shape" in refused(capsys, "dump", "-m", "net.onnx", "--data-loader-script", "feeds.py:wrong_shape")
     for words in (["-i", "0.npy", *script], []):
         with pytest.raises(SystemExit):
