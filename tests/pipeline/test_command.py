@@ -320,9 +320,7 @@ def test_a_whole_run_that_alone_disagrees_ends_with_1(folder: Path, monkeypatch,
 def test_bisect_finds_no_difference_where_there_is_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pipeline("full", "-m", "net.onnx", "--bisect", "reference")
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("no operator differs beyond rounding") and last.endswith(
-        "12 tensors checked, which is all"
-    )
+    assert last.startswith("no operator differs beyond rounding") and last.endswith("12 tensors checked, which is all")
     assert not Path("ort_dump").exists()
     pipeline("full", "-m", "net.onnx", "--bisect", "reference", "--threshold", "0", status=1)
     assert "\nfirst difference: " in capsys.readouterr().out
