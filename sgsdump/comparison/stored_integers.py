@@ -114,7 +114,7 @@ def merged_integers(runs: Sequence[StoredIntegers | None]) -> StoredIntegers | N
 
 
 def _quant(info: TensorInfo) -> Quant:
-    assert info.quant is not None, "asked of quantised pairs only"
+    assert info.quant is not None, "both sides of the pair must be quantised"
     return info.quant
 
 

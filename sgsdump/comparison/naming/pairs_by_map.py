@@ -28,7 +28,7 @@ _Operators = Callable[[Output], list[Record]]
 
 def propose(sides: Sides, settled: Settled) -> Settled:
     """Pair tensors by the user's name maps, mapping files and rules. Raises ConfigError if they match nothing."""
-    assert sides.names is not None, "the user said something of names"
+    assert sides.names is not None, "the way applies only with names from the user"
     told = pairs_by_map(sides.sample, sides.benchmark, sides.names, sides.inputs)
     return replace(told, pairs=(*settled.pairs, *told.pairs), is_told=True)
 

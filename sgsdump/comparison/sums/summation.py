@@ -218,7 +218,7 @@ def _kernel_sums(works: Sequence[tuple[ToSum, _Work]]) -> list[list[Part] | Valu
     """
     if not works:
         return []
-    assert _KERNEL is not None, "asked of pairs only that takes() accepts"
+    assert _KERNEL is not None, "takes() must accept both sides"
     with kept_open():
         files: dict[MappedFile | None, OpenFile | None] = {None: None}
         described = [_described_parts(pair, work, files) for pair, work in works]
