@@ -1,8 +1,8 @@
 """Account of a comparison: what was compared, and what was not, with the reason for each.
 
 The number of layers ("x of y"), the exit status, the JUnit outcomes and all lists of missing layers are derived from
-the account. A layer counts once. Layers that the other side cannot have, layers inside a fused operator and layers
-that the user excluded are not missing. Memory that was never written cannot be compared and is not missing either.
+the account. A layer counts once. Layers that the other side cannot have, layers inside a fused operator and layers that
+the user excluded are not missing. Memory that was never written cannot be compared and is not missing either.
 """
 
 from __future__ import annotations

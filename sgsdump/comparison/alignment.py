@@ -103,10 +103,8 @@ def has_own_inputs(dump: Dump) -> bool:
     """Return whether the dump names the inputs of each operator separately; such inputs are compared too.
 
     This is a property of the format (``Format.own_inputs``), or the records were converted from such a format.
-    Converted
-    dumps are recognised by inputs of several operators that share no name with any output. Dumps that record the data
-    flow
-    repeat the outputs' names as inputs; other dumps contain only the network's inputs.
+    Converted dumps are recognised by inputs of several operators that share no name with any output. Dumps that record
+    the data flow repeat the outputs' names as inputs; other dumps contain only the network's inputs.
     """
     if dump.format in FORMATS and FORMATS[dump.format].own_inputs:
         return True

@@ -2,8 +2,8 @@
 
 Operators outside the modules are known by their arguments and by the checksums and statistics of their tensors
 (``Dump.before``). An operator is at fault if both programs run it on equal inputs with a different argument or
-constant, and everything that both programs compute from its result differs too; otherwise the difference has no
-effect in the end. The inputs of a round are at fault by themselves if all earlier rounds are equal.
+constant. In addition, everything that both programs compute from its result must differ; otherwise the difference has
+no effect. The inputs of a round are at fault by themselves if all earlier rounds are equal.
 """
 
 from __future__ import annotations

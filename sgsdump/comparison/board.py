@@ -3,8 +3,8 @@
 The board's file has no header. Shape, type and scale come from the network's outputs in the fixed model's dump of the
 same image. The SDK's own dumps do not state shapes; then every number of channels is tried. The hardware aligns
 channels to 16 bytes and the whole buffer to 64 bytes; a buffer in the aligned shape is accepted too. A cause is
-reported only if undoing it makes every integer equal, except that another image is inferred from the share of
-equal integers.
+reported only if undoing it makes every integer equal, except that another image is inferred from the share of equal
+integers.
 
 This module is separate because no reader of dumps accepts bytes without a header.
 """

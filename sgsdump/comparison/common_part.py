@@ -1,8 +1,8 @@
 """Pairs with different shapes but common contents: a partly used buffer, or permuted axes.
 
-A cache of fixed size holds the contents of a growing cache in its first rows. A program without a cache recomputes
-what the other program kept. A cache may be stored as heads by positions or positions by heads. Such a pair is compared
-on the part that both sides have, with a note, but only if that part agrees up to rounding. Otherwise different shapes
+A cache of fixed size holds the contents of a growing cache in its first rows. A program without a cache recomputes what
+the other program kept. A cache may be stored as heads by positions or positions by heads. Such a pair is compared on
+the part that both sides have, with a note, but only if that part agrees up to rounding. Otherwise different shapes
 prove nothing.
 """
 

@@ -1,9 +1,9 @@
 """Details of a layer for a report: histograms, error by value, error per channel, and an error map over the image.
 
-``details_of`` computes the details of a pair of tensors in one pass over its values. ``merged`` combines the details
-of several images without loss (see ``binned.py``). ``compare`` computes details with ``details=True``
-(``Row.details``); ``merge`` merges them with the rows. A tensor of any rank is viewed as images, channels, height and
-width, and processed in blocks of bounded size.
+``details_of`` computes the details of a pair of tensors in one pass over its values. ``merged`` combines the details of
+several images without loss (see ``binned.py``). ``compare`` computes details with ``details=True`` (``Row.details``);
+``merge`` merges them with the rows. A tensor of any rank is viewed as images, channels, height and width, and processed
+in blocks of bounded size.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Distribution of each layer's values relative to its calibration range: the figures behind the histograms.
 
-A fixed model divides the range [min, max] of ``tensor_min_max`` into 2**8 or 2**16 levels. Values outside the range
-are clipped. A wide range wastes levels if nearly all values lie in a small part of it. For this case the user guide
+A fixed model divides the range [min, max] of ``tensor_min_max`` into 2**8 or 2**16 levels. Values outside the range are
+clipped. A wide range wastes levels if nearly all values lie in a small part of it. For this case the user guide
 recommends: if the values are concentrated and max - min exceeds about 30, use INT16 input for the convolution that
 reads the layer.
 """
@@ -94,8 +94,7 @@ class Distribution:
         """True if more than 1 % of the values are outside the range, or one value by more than a tenth of its width.
 
         Fewer values outside are normal, because the dumped image is not a calibration image. Values within half a level
-        of
-        the range do not count, because rounding brings them back.
+        of the range do not count, because rounding brings them back.
         """
         many = self.outside > CLIPPED_SHARE * self.stats.finite and self.overshoot > 0.5 / LEVELS
         return many or self.overshoot > CLIPPED_REACH
@@ -166,8 +165,7 @@ def distributions(
     """Yield one result per record of ``layers(dump)``, in order; ``ranges`` is by layer name.
 
     Each thread holds the values of one layer; None starts one thread per core. Layers whose values cannot be read, such
-    as
-    integers of unknown scale, give an Undrawn.
+    as integers of unknown scale, give an Undrawn.
     """
 
     pool = ThreadPoolExecutor(threads or cores())

@@ -1,10 +1,10 @@
 """Differences between two runs of torch programs in exact arithmetic, tensor by tensor.
 
-Both runs are recomputed in float64 (``sgsdump/replay/exact.py``). Values that no operator of the sample produced
-(inputs, a cache filled in an earlier round) are taken from the benchmark if both sides agree up to rounding, so that
-each round is judged alone. Equivalent programs then agree to about 1e-15, in bfloat16 as in float32. Differences
-between the recorded values of such a tensor are rounding. The distance of each side from its own exact value is the
-rounding of that side.
+Both runs are recomputed in float64 (``sgsdump/replay/exact.py``). Some values were produced by no operator of the
+sample (inputs, a cache filled in an earlier round). They are taken from the benchmark if both sides agree up to
+rounding, so that each round is judged alone. Equivalent programs then agree to about 1e-15, in bfloat16 as in float32.
+Differences between the recorded values of such a tensor are rounding. The distance of each side from its own exact
+value is the rounding of that side.
 """
 
 from __future__ import annotations

@@ -187,8 +187,8 @@ def without_overallocation(a: Values, b: Values) -> tuple[Values, Values, str]:
     """Return network inputs without the SDK's over-allocation, and a note, if one side has 4/3 of the other's values.
 
     The SDK's fixed models store images as R, G, B, 0 pixel by pixel. A dump may hold only the first three quarters of
-    this
-    stream. The fourth value is constant: 0, or the dequantised value of 0. Other streams have the surplus at the end.
+    this stream. The fourth value is constant: 0, or the dequantised value of 0. Other streams have the surplus at the
+    end.
     """
     sizes = a.array.size, b.array.size
     if sizes[0] == sizes[1] or 3 * max(sizes) != 4 * min(sizes):

@@ -1,8 +1,8 @@
 """Causes of differences between two programs if one computes in a narrow type: faults separated from rounding.
 
-All tensors differ in this case, so a difference alone proves nothing. An operator is at fault in four cases: its
-argument or weight differs (``causes.py``; a rounded weight counts as equal), its result is further from the exact
-result than its bound (``sgsdump/replay``), only one side writes into memory, or its input is not the output of the
+All tensors differ in this case, so a difference alone proves nothing. An operator is at fault in four cases. Its
+argument or weight differs (``causes.py``; a rounded weight counts as equal). Its result is further from the exact
+result than its bound (``sgsdump/replay``). Only one side writes into memory. Its input is not the output of the
 operator before it. If none applies, the differences are rounding.
 """
 

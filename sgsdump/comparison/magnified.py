@@ -1,9 +1,9 @@
 """Operators that magnify rounding errors (``magnified``): no fault, so they are reported after all possible faults.
 
-If one of two runs computes in a narrow type, all tensors differ, by 0.2 to 1 % for bfloat16. An operator within its
-own bound may magnify this error: the cosine of an angle of 300, rounded by bfloat16 to a step of 2, or the difference
-of two nearly equal numbers. Its inputs should be computed in float32. The ratio of the relative errors of the output
-and of the worst input is an estimate of the condition number (Higham 2002, 1.6).
+If one of two runs computes in a narrow type, all tensors differ, by 0.2 to 1 % for bfloat16. An operator within its own
+bound may magnify this error: the cosine of an angle of 300, rounded by bfloat16 to a step of 2, or the difference of
+two nearly equal numbers. Its inputs should be computed in float32. The ratio of the relative errors of the output and
+of the worst input is an estimate of the condition number (Higham 2002, 1.6).
 """
 
 from __future__ import annotations
@@ -58,8 +58,7 @@ def _rounded_first(index: int, network: Network, operators: Mapping[int, Sequenc
     """Follow the largest error upstream to the row where the rounding began.
 
     This is an output whose operator's inputs agree, an input whose producer's output agrees, or the last compared row
-    if
-    the value comes from outside.
+    if the value comes from outside.
     """
     makers: dict[Hashable, int] = {}
     for number, operator in network.items():

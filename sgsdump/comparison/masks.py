@@ -157,9 +157,8 @@ def _masked(a: np.ndarray, b: np.ndarray, known: bool) -> np.ndarray:
 def _tops(values: np.ndarray, masked: np.ndarray) -> np.ndarray:
     """Return the value below which a masked value must lie.
 
-    This is the largest unmasked value along an axis, and the least over all axes with unmasked values, because the axis
-    of
-    the Softmax is unknown for a dump's layout.
+    This is the largest unmasked value along an axis, minimised over all axes with unmasked values. The axis of the
+    Softmax is unknown for a dump's layout.
     """
     counting = np.where(masked | ~np.isfinite(values), -np.inf, values)
     least = np.full(values.shape, np.inf)

@@ -1,8 +1,8 @@
 """Second stage of ``compare``: measure every pair; only this stage reads values and uses threads or a cluster.
 
 Pairs are passed to threads in batches, because passing each pair costs more than measuring a small one. The sums of a
-batch are computed in one kernel call if possible: Python code for a pair runs three times slower right after the
-values of another pair went through the processor's cache.
+batch are computed in one kernel call if possible: Python code for a pair runs three times slower right after the values
+of another pair went through the processor's cache.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Sums merge without loss: MSE, COS, RMSE and all other metrics of ``Sums`` are those of all runs' values together. This
 is also the definition of SQNR in onnxruntime's qdq_loss_debug. Other metrics are combined from the runs' figures by
-``Metric.merged`` (the mean, or the largest of largest values); a user's metrics by their mean. Pairs that failed in
-one run are listed, and such a comparison does not pass. Vendor figures are left out, because the vendors' tools have
-no figures for several runs.
+``Metric.merged`` (the mean, or the largest of largest values); a user's metrics by their mean. Pairs that failed in one
+run are listed, and such a comparison does not pass. Vendor figures are left out, because the vendors' tools have no
+figures for several runs.
 """
 
 from __future__ import annotations
@@ -111,8 +111,7 @@ def merge_each(comparisons: Iterable[tuple[str, Comparison]]) -> Comparison:
     """Merge comparisons as they arrive, given as (run name, comparison).
 
     Only the rows are kept until the end; details such as histograms are added up immediately. Raises ConfigError if
-    there
-    is no comparison.
+    there is no comparison.
     """
     kept: dict[str, Comparison] = {}
     totals: dict[_Layer, Details] = {}

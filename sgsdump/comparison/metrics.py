@@ -346,8 +346,8 @@ class Distributions(Accumulator):
 
     Each side is scaled from its own minimum and maximum to 0 … 1, clamped below at float32's epsilon and divided by its
     sum; a constant side is epsilon throughout. The metric thus ignores scale and offset: twice the benchmark scores 0.
-    The first pass finds the extremes. In the second pass, P and Q are the scaled values before the division:
-    Σ p ln(p/q) = ΣP ln(P/Q) / ΣP + ln(ΣQ/ΣP).
+    The first pass finds the extremes. In the second pass, P and Q are the scaled values before the division: Σ p
+    ln(p/q) = ΣP ln(P/Q) / ΣP + ln(ΣQ/ΣP).
     """
 
     def __init__(self, settings: Settings):

@@ -1,8 +1,8 @@
 """A user's own metric of a pair, f(sample, benchmark) -> number, from Python or from a file.
 
 The function gets the real values of both sides as read-only arrays of equal shape in their own type (possibly integers
-or float16). It is called once per pair and never concurrently, although several pairs are compared in parallel. NaN
-and infinity are shown unchanged. For limits, higher is better, as for the metric of ``tune``.
+or float16). It is called once per pair and never concurrently, although several pairs are compared in parallel. NaN and
+infinity are shown unchanged. For limits, higher is better, as for the metric of ``tune``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Weights of linear layers that torch quantised dynamically, which no dump contains: check them against the benchmark.
 
-The check uses the sample's inputs with the benchmark's weights. Let x be the operator's input, and W, b the
-benchmark's weight and bias. The output is y = x W^T + b plus 8-bit rounding. The step s_x of x is (max - min) / 255
-(127 with ``reduce_range``), the step s_w of W is max |W| / 127.5. Each rounding has variance s^2 / 12 (Widrow and
-Kollar 2008)::
+The check uses the sample's inputs with the benchmark's weights. Let x be the operator's input, and W, b the benchmark's
+weight and bias. The output is y = x W^T + b plus 8-bit rounding. The step s_x of x is (max - min) / 255 (127 with
+``reduce_range``), the step s_w of W is max |W| / 127.5. Each rounding has variance s^2 / 12 (Widrow and Kollar 2008)::
 
     variance of y[i, j] = sum over k of (W[j, k] s_x)^2 / 12 + (x[i, k] s_w)^2 / 12
 

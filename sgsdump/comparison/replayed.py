@@ -15,9 +15,8 @@ OVERFLOW, OWN, CAME_IN = "overflow", "made of finite inputs", "read by an operat
 def check_findings(check: Check) -> tuple[Finding, ...]:
     """Return the findings of a check.
 
-    These are the first operator outside its bound, the first NaN or infinity from finite inputs, the first overflow,
-    and
-    each reason why operators were not judged, with the operators.
+    These are the first operator outside its bound, the first NaN or infinity from finite inputs, and the first
+    overflow. Each reason why operators were not judged gives one more finding with these operators.
     """
     return (*_outside(check), *_odd(check), *_not_judged(check))
 

@@ -1,9 +1,9 @@
 """Modules that both sides compute with different operators (``without_rewritten``).
 
 They are handled before the search for causes. Operators of such a module are paired by kind and order, which can pair
-operators that compute different values: the
-queries with a part of a fused computation of queries, keys and values. If the inputs and outputs of the module agree
-up to rounding, an inner tensor that differs much more is no evidence. It has no partner.
+operators that compute different values: the queries with a part of a fused computation of queries, keys and values. If
+the inputs and outputs of the module agree up to rounding, an inner tensor that differs much more is no evidence. It has
+no partner.
 """
 
 from __future__ import annotations

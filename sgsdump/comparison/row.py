@@ -386,8 +386,7 @@ class Row:
         """Return ``fail``, ``warn`` or ``pass``.
 
         ``fail``: a threshold is exceeded, or a side holds NaN or Inf (except for ``equal`` rows). ``warn``: there is a
-        remark,
-        such as different types, values left out, another layout, an ambiguous name or another tensor.
+        remark, such as different types, values left out, another layout, an ambiguous name or another tensor.
         """
         if not self.is_within(thresholds):
             return "fail"
@@ -485,11 +484,9 @@ def differs(row: Row) -> bool:
 def is_rounding(row: Row) -> bool:
     """Return whether rounding explains the difference between the two sides.
 
-    The limit is a few units in the last place for 16-bit types, and two decimal digits for wider types, whose sums may
-    be
-    added in another order. Residue of cancellation counts as rounding. If both programs were recomputed in float64,
-    their
-    exact values decide.
+    The limit is a few units in the last place for 16-bit types. It is two decimal digits for wider types, whose sums
+    may be added in another order. Residue of cancellation counts as rounding. If both programs were recomputed in
+    float64, their exact values decide.
     """
     if row.cancelled:
         return True

@@ -7,8 +7,8 @@ compared.
 Two dumps of one network may use one name for different tensors. For example, a BatchNormalization is folded into its
 convolution on one side, whose output keeps the convolution's name. For a pair that disagrees, tensors of the same size
 are ranked by their probes in one matrix operation, and only the nearest are compared in full. Among thousands of
-probes, nearest ones are searched in hash buckets only (nearly equal rows lie on the same sides of random planes), so
-that the work grows linearly with their number.
+probes, the nearest are searched only in hash buckets: nearly equal rows lie on the same sides of random planes. The
+work thus grows linearly with the number of probes.
 """
 
 from __future__ import annotations
@@ -148,13 +148,10 @@ def find_misnamed(
     """Return pair number -> tensor that agrees with one side of a pair whose sides disagree.
 
     A pair is misnamed if one side agrees with another tensor within the documented thresholds, and ten times better
-    than
-    with its namesake. A layer that quantisation degraded has no such tensor; a layer with a fused Relu has one,
-    although
-    its COS may pass. Pairs with an error of at most ``row.SURE``, or with NaN or Inf, are skipped. If only names made a
-    pair, the matching tensor may be the right one; pairs from a user, a rule or a graph, and network outputs, are kept
-    as
-    they are (see ``may_be_renamed``).
+    than with its namesake. A layer that quantisation degraded has no such tensor; a layer with a fused Relu has one,
+    although its COS may pass. Pairs with an error of at most ``row.SURE``, or with NaN or Inf, are skipped. If only
+    names made a pair, the matching tensor may be the right one; pairs from a user, a rule or a graph, and network
+    outputs, are kept as they are (see ``may_be_renamed``).
 
     held    records of sample and benchmark that could be paired.
     probes  collected while the pairs were compared.
@@ -298,8 +295,7 @@ def _nearest_in_buckets(targets: Rows, pool: Rows, errors: list[float]) -> Itera
 
     At most ``CANDIDATES`` per bucket are used, because a bucket may hold thousands of copies. A tensor within the
     documented thresholds (COS 0.99) misses all ``TABLES`` buckets about once in a thousand cases; a tensor that is
-    equal
-    up to rounding never does.
+    equal up to rounding never does.
     """
     pool_owners, pool_rows = pool
     rng = np.random.default_rng(_SEED)

@@ -1,8 +1,8 @@
 """Comparison of the integers in two runs of a fixed model, which reveals faults of a converter or simulator first.
 
 It applies to pairs whose sides are quantised alike: same type, zero point and scale, both stored as integers or both
-dequantised. If a side knows its scale only from a header, scales are compared with the header's six decimals. Scales
-of stored integers may differ by one unit of the last decimal, because ranges of six decimals allow it. Integers are
+dequantised. If a side knows its scale only from a header, scales are compared with the header's six decimals. Scales of
+stored integers may differ by one unit of the last decimal, because ranges of six decimals allow it. Integers are
 compared even without a known true scale. The pair is then measured in steps, which does not change COS and RMSE,
 because both are independent of the scale. With one scale, dequantised values are equal exactly if the integers are.
 """

@@ -2,10 +2,9 @@
 
 Errors usually propagate: tensors computed from a wrong tensor are wrong too. A tensor that agrees thus clears all
 tensors from which it is computed; if a tensor disagrees, the culprit is itself or one of these. Like ``git bisect``
-with
-commits, each try takes the tensor that splits the suspects most evenly. If operators read at most d tensors, each part
-has at least about 1/(d+1) of the suspects, so the number of tries grows with log N. A fork into many branches costs up
-to one try per branch.
+with commits, each try takes the tensor that splits the suspects most evenly. If operators read at most d tensors, each
+part has at least about 1/(d+1) of the suspects, so the number of tries grows with log N. A fork into many branches
+costs up to one try per branch.
 
 An error can also be hidden on its way (by a Relu, a maximum, a sum with much larger values). The result is therefore
 verified: its input tensors are dumped too, and if one disagrees, the search continues there. In the end the result
@@ -134,8 +133,8 @@ def bisect_executors(
     """Find where ``engine`` first differs from ``reference`` by more than ``threshold``, or lacks a tensor.
 
     Differences are measured by ``worst_relative``. If nothing differs although the outputs of the whole model do, an
-    operator is wrong only when fused. Each tensor is
-    then dumped as the only output of its model (``isolated``). Raises the errors of ``run``.
+    operator is wrong only when fused. Each tensor is then dumped as the only output of its model (``isolated``). Raises
+    the errors of ``run``.
     """
 
     def differs(name: str) -> Answer:
@@ -265,8 +264,7 @@ def worst_relative(sample: np.ndarray, benchmark: np.ndarray) -> float:
 
     The result is relative to the channel's largest value, whatever its unit, so that coordinates do not hide the scores
     beside them. It is not a mean, which would hide a single wrong element of a large tensor. Inf if the shapes differ,
-    if
-    NaN or Inf differ between the sides, or if b is all 0 and s is not.
+    if NaN or Inf differ between the sides, or if b is all 0 and s is not.
     """
     if sample.shape != benchmark.shape:
         return math.inf

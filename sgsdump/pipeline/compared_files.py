@@ -79,8 +79,7 @@ def _is_left_out(file: str, run: _Asked, others: Sequence[_Asked]) -> bool:
     """Return whether a file that is not on every side is not missing either.
 
     This is the case if the run was not asked for it (another part of the model, the casts of another type), or another
-    run
-    was not.
+    run was not.
     """
     name = named(file)[1]
     if run.names and name not in run.names:

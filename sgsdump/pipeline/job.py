@@ -299,8 +299,7 @@ def ranges(groups: Sequence[Sequence[str]], names: Collection[str]) -> dict[str,
     A range without a name applies to all ``names``.
 
     Several ranges may follow each other, ``["x", "0", "1", "y", "0", "255"]``. If this is ambiguous, a word that equals
-    an
-    input's name is a name. A range with a name overrides one without. Raises ConfigError.
+    an input's name is a name. A range with a name overrides one without. Raises ConfigError.
     """
     by_name: dict[str, dict[str, float]] = {}
     for group in sorted((single for words in groups for single in _single_ranges(words, names)), key=len):

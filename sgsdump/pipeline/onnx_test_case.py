@@ -5,8 +5,7 @@
     FOLDER/test_data_set_0/output_0.pb …     one TensorProto per output, as the executor computed it
 
 The layout is that of https://github.com/onnx/onnx/tree/main/onnx/backend/test/data and of the ONNX model zoo. It is
-read
-by onnx's backend test runner, onnxruntime's ``onnx_test_runner`` and accelerators' own test tools.
+read by onnx's backend test runner, onnxruntime's ``onnx_test_runner`` and accelerators' own test tools.
 """
 
 from __future__ import annotations

@@ -135,8 +135,7 @@ class Pipeline:
         """Continue with the part of the model between these tensors; None means its own inputs or outputs.
 
         Topological indices then refer to the part. Settings of remaining inputs are kept. Raises ConfigError for an
-        unknown
-        name, ModelError if the model cannot be cut.
+        unknown name, ModelError if the model cannot be cut.
         """
         for names in (input_names, output_names):
             check_list(names or ())
@@ -186,8 +185,7 @@ class Pipeline:
         topo_indexes  one index per output; the files are then named ``topoidx_INDEX__NAME.npy``.
 
         Only the nodes that the outputs need are run, in one go. If this fails, they are run again in fast mode, so that
-        the
-        failing node is identified and the other outputs are dumped.
+        the failing node is identified and the other outputs are dumped.
         """
         names = self._marked or tuple(info.name for info in self.model.proto.graph.output)
         indexed = {output.name: output for output in self._outputs}
@@ -221,8 +219,7 @@ class Pipeline:
         """Dump every ``step``-th tensor between two names or topological indices, always including both ends.
 
         See ``pipeline/selection.py`` for the filters. Raises ConfigError for an unknown name or index, a start after
-        the end,
-        or a step below 1.
+        the end, or a step below 1.
         """
         chosen = select(self._outputs, start_tensor, end_tensor, step, name_pattern, op_types)
         self._dump_chosen(chosen, dump_with_index)

@@ -11,8 +11,8 @@ products, two results count as different if they differ by more than ::
     32 eps max|y|  +  32 sqrt(k) |f(x ± eps max|x|) - f(x)|        (float32 and wider)
      4 eps max|y|  +   4         |f(x ± eps max|x|) - f(x)|        (16 bits: sums are kept in float32)
 
-Here eps is that of the coarsest type among x and y (plus a term for values below its smallest normal number), the
-maxima are per channel, and the signs are random. The second term is the amplification of input rounding by f (a
+Here eps is that of the coarsest type among x and y, with a further term for values below its smallest normal number.
+The maxima are per channel, and the signs are random. The second term is the amplification of input rounding by f (a
 difference of close values, a steep function); it is computed per element, and for k > 1 as the channel's maximum.
 Functions that are computed as 1 / (1 + e^-x) or similar are accurate to eps of 1, however small their values. Integer
 results count as different if more of them differ than the rounding of the inputs changes; quantised results if they

@@ -19,7 +19,8 @@ ResNet-50-like model (benchmarks/pipeline.py): a sub-model has 13 % of the nodes
 a tenth of the time of running the whole model once per tensor.
 
 Within one model onnxruntime passes float32 values from one float16 node to the next
-(``models.passes.segment.unrounded``), so the last bits of a float16 tensor may differ from those of the whole model.
+(``models.passes.segment.unrounded``). The last bits of a float16 tensor may therefore differ from those of the whole
+model.
 """
 
 from __future__ import annotations
@@ -90,8 +91,7 @@ def run_once(
     feed  input name -> array of the declared dtype and shape.
 
     Only the nodes that the outputs need are run. If this fails, they are run again in fast mode, so that the failing
-    node
-    is identified and the other outputs are dumped. Raises the errors of ``extract`` and ``run``.
+    node is identified and the other outputs are dumped. Raises the errors of ``extract`` and ``run``.
     """
     if model.native:
         given = {made.name: made for made in run(model, engine, feed, names)}

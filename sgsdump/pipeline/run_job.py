@@ -224,8 +224,7 @@ def holds(job: Job, comparison: GoldenComparison) -> bool:
     """Return whether the comparison passes.
 
     Every tensor must be comparable and pass; without a threshold, differences by rounding are accepted. With a
-    threshold,
-    nothing may be missing.
+    threshold, nothing may be missing.
     """
     options = job.comparison
     verdict = comparison.verdict(options.allow_missing)

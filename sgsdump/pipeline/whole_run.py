@@ -2,7 +2,7 @@
 
 A dump marks inner tensors as outputs, which prevents their fusion. A kernel that is wrong only when fused thus leaves
 no trace in a dump of many tensors at a time. The model is therefore run once more with only its own outputs. If these
-differ from the dump, each tensor is computed as the only output of its model (``isolated``), and each operator is
+differ from the dump, each tensor is computed as the only output of its model (``isolated``). Each operator is then
 recomputed from these recordings (``pipeline/replay.py``). The first wrong operator ends the fused group.
 """
 

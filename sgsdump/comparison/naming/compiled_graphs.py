@@ -1,9 +1,9 @@
 """Programs of which one side is compiled: only inputs and outputs of compiled graphs are comparable.
 
-A compiled graph is recorded in the module in which it ran, beside the same graph run operator by operator. If the
-other side runs that module operator by operator, everything inside the module corresponds to the graph. The module's
-own inputs and outputs are compared. For the outermost module, which is not an operator of the dump, these are the
-tensors that the module took and returned.
+A compiled graph is recorded in the module in which it ran, beside the same graph run operator by operator. If the other
+side runs that module operator by operator, everything inside the module corresponds to the graph. The module's own
+inputs and outputs are compared. For the outermost module, which is not an operator of the dump, these are the tensors
+that the module took and returned.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def inside_graphs(networks: tuple[Nodes, Nodes], paired: Collection[Node] | None
     """Return the operators that are not comparable because a compiled graph of one side contains them, with the reason.
 
     Without ``paired``, these are all operators inside a module of which the other side has only graphs, and graphs
-    without
-    a counterpart. With ``paired``, unpaired operators inside a module that runs operators beside a graph are added.
+    without a counterpart. With ``paired``, unpaired operators inside a module that runs operators beside a graph are
+    added.
     """
     found: dict[Node, str] = {}
     homes = [_homes(side) for side in networks]

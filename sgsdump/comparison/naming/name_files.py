@@ -7,8 +7,7 @@ YAML    ``benchmark name: sample name``, one line each (the extra ``yaml``)
 CSV     two columns separated by ``,``, ``;`` or tabs, benchmark first; a first row ``sample,benchmark`` or
         ``benchmark,sample`` sets the order
 
-A JSON or YAML entry with the value ``{"parts": ["path", …], "axis": -1}`` splits a fused module
-(``fused_parts.py``).
+A JSON or YAML entry with the value ``{"parts": ["path", …], "axis": -1}`` splits a fused module (``fused_parts.py``).
 
 Names are written exactly as in the dumps; a name that is not UTF-8 is escaped (JSON). Each name occurs once per side.
 Tensors outside the map are paired by name.

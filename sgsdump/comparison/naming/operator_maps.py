@@ -25,9 +25,9 @@ rule states the relation: OneToOne, MultiToOne (fused), OneToMulti (split), Mult
 
 The files are joined on rt_layer in the order of id. Among consecutive rows with one fusion_op, the last node counts,
 because its output is the fused operator's. On the device side (the sample) the operator is named fusion_op, or ge_op
-without fusion. On torch's side its output is that of the last module in the scope, or the value before the colon.
-Newer files have ``fx_node`` instead of jit_node. ``op_map_updated.json``, which msit derives from both
-(``{fusion_op: {"jit_node": …, "id": …, "fuse_path": […]}}``), is read alone.
+without fusion. On torch's side its output is that of the last module in the scope, or the value before the colon. Newer
+files have ``fx_node`` instead of jit_node. ``op_map_updated.json``, which msit derives from both (``{fusion_op:
+{"jit_node": …, "id": …, "fuse_path": […]}}``), is read alone.
 """
 
 from __future__ import annotations

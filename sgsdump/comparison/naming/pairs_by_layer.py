@@ -1,17 +1,17 @@
 """Pair two msprobe dumps through a layer mapping, by msprobe's own rule and side files.
 
-A place consists of three parts: the path of module names down to an API or module (for APIs from ``construct.json``
-beside ``dump.json``), the framework function that called the API, and the direction (forward, backward, parameter
-gradients). If a pipeline is split, one framework numbers the layers of a ParallelTransformer from 0 in each part and
-the other numbers them throughout; both are therefore counted from their first layer. The mapping translates the
-sample's path into the benchmark's, part by part, by the class of the module reached; the longest matching entry wins.
-The k-th call at a place is paired with the k-th call there, and tensors of one call by the end of their names
+A place consists of a path of module names, the framework function that called the API, and the direction (forward,
+backward, parameter gradients). The path leads down to an API or module; for APIs it comes from ``construct.json``
+beside ``dump.json``. If a pipeline is split, one framework numbers the layers of a ParallelTransformer from 0 in each
+part and the other numbers them throughout; both are therefore counted from their first layer. The mapping translates
+the sample's path into the benchmark's, part by part, by the class of the module reached; the longest matching entry
+wins. The k-th call at a place is paired with the k-th call there, and tensors of one call by the end of their names
 (``.input.0``). As in msprobe, a tensor whose place is empty has no partner.
 
 ``stack.json`` gives the framework function (``dumps/formats/msprobe/stacks.py``). A user's ``x[i]`` runs
-``Tensor.__add__`` inside MindSpore's ``__getitem__``; the user's own ``a + b`` is another ``Tensor.__add__``. Between
-msprobe's wrapper and the running module, the leading lines that belong to the framework count, and the last of these
-is the function that the user's code called. Calls and files of msprobe, MindSpeed and of modules name no function.
+``Tensor.__add__`` inside MindSpore's ``__getitem__``; the user's own ``a + b`` is another ``Tensor.__add__``. Of the
+lines between msprobe's wrapper and the running module, the leading lines in the framework count. The last of these is
+the function that the user's code called. Calls and files of msprobe, MindSpeed and of modules name no function.
 """
 
 from __future__ import annotations

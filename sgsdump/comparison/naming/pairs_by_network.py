@@ -1,10 +1,10 @@
 """Pair two dumps of programs by position in the network: module, operator and data flow; names are not needed.
 
 This works for one program in two versions, on two devices or compiled, and for one network in two libraries. Operators
-are paired by their module, and inside each module by order and kind. If modules are unknown (a traced program, a
-compiled graph), an operator is paired with an operator of its kind that reads the same tensors, through operators
-that only one side has. Remaining operators are paired in order between paired neighbours. Inputs of paired operators
-are paired by slot if one library ran both, else by their origin or shape.
+are paired by their module, and inside each module by order and kind. Modules may be unknown (a traced program, a
+compiled graph). An operator is then paired with an operator of its kind that reads the same tensors, directly or
+through operators that only one side has. Remaining operators are paired in order between paired neighbours. Inputs of
+paired operators are paired by slot if one library ran both, else by their origin or shape.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Pair a model quantised with another tool with its float model, or with another quantised copy, using its graph.
 
-A float tensor is paired once, with the tensor that holds its quantised values: the output of the DequantizeLinear
-after it, or the integer output of an integer operator. Groups of equivalent tensors (``dumps/quantised_graph.py``) are
+A float tensor is paired once, with the tensor that holds its quantised values: the output of the DequantizeLinear after
+it, or the integer output of an integer operator. Groups of equivalent tensors (``dumps/quantised_graph.py``) are
 matched by a shared name, else by their operator and its inputs, else by the name suffixes of quantisers. A quantiser
 may remove a Relu or Clip because the quantised range begins at 0 anyway. The output of the operator before it then
 stands for the output of the activation.
@@ -144,8 +144,7 @@ class _Matching:
         """Match groups that share a name.
 
         A match of equal operator kinds is preferred, then the name of the tensor that holds the values: a converter
-        that
-        numbers equal names may give one of them to another operator.
+        that numbers equal names may give one of them to another operator.
         """
         for root, group in self.quantised.groups.items():
             others = [self.benchmark.group_of.get(name) for name in (group.holder, *group.members)]

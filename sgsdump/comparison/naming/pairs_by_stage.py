@@ -3,12 +3,12 @@
 The SDK creates a separate tensor for every value of a blob that in-place layers overwrite
 (``sgsdump/tensors/stages.py``). pycaffe, and dumps of a prototxt, show only the last value under the blob's name. For
 example, ``conv1`` of such a dump is ``conv1_xx_xx_xx`` of the SDK's dump, not its ``conv1``. The rule applies if one
-dump has the stages and the other lacks these names; if both have them, names pair. A model's table of stages, if
-given, states the same facts without guessing.
+dump has the stages and the other lacks these names; if both have them, names pair. A model's table of stages, if given,
+states the same facts without guessing.
 
-A name may be a stage of two blobs (blobs ``c`` and ``c_xx``). In this case an operator that cannot work in place
-begins the next blob. Overwritten values, which ``dump --every-layer`` adds under their layers' names, are counted: the
-k-th value of a blob is its stage k.
+A name may be a stage of two blobs (blobs ``c`` and ``c_xx``). In this case an operator that cannot work in place begins
+the next blob. Overwritten values, which ``dump --every-layer`` adds under their layers' names, are counted: the k-th
+value of a blob is its stage k.
 """
 
 from __future__ import annotations
@@ -288,8 +288,7 @@ class _Stages:
         """Match blobs if the name of one is also a stage name of another.
 
         Each blob begins with an operator that cannot work in place. If the number of such operators differs from the
-        number
-        of blobs, names pair.
+        number of blobs, names pair.
         """
         groups: list[list[str]] = []
         for name in (name for name in self.staged.records if root_of(name) == root):
@@ -345,8 +344,7 @@ class _Stages:
         """Yield (stage, value): the k-th value of a blob is its stage k, not counting Dropout stages.
 
         The last stages may coincide. If the numbers are inconsistent otherwise, only the first value is certain, and
-        only by
-        its name.
+        only by its name.
         """
         staged = self.staged
         stages, last = staged.stages.of(blob), staged.stages.last(blob)

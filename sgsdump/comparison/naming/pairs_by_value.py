@@ -1,9 +1,9 @@
 """Pair tensors of two float runs by value, ignoring names; used only on request.
 
-Two runs of the same weights agree up to rounding: an error of at most ``CLOSE`` = 1e-3 of the benchmark's norm,
-|a-b| <= 1e-3 |b|, hence a COS above 1 - 1e-6. Such an error limits the differences of norm, mean and extremes of two
-tensors, whatever the order of their values. Candidates within these limits that also agree at 64 probed positions in
-some layout are compared in full.
+Two runs of the same weights agree up to rounding: an error of at most ``CLOSE`` = 1e-3 of the benchmark's norm, |a-b|
+<= 1e-3 |b|, hence a COS above 1 - 1e-6. Such an error limits the differences of norm, mean and extremes of two tensors,
+whatever the order of their values. Candidates within these limits that also agree at 64 probed positions in some layout
+are compared in full.
 
 Several tensors may hold the same values (copies from a reshape or flatten). Tensors that agree as well as the best are
 then paired one to one: equal names first, then equal shapes, then execution order; the pair's note says so. Tensors

@@ -91,8 +91,7 @@ def sums_of_each(pairs: Sequence[ToSum], threads: int = 1) -> Iterator[Sums | Va
     """Yield the sums of pairs in order, or the error of a mapped file that was truncated or cannot be read.
 
     Pairs of one part that the kernel supports are summed in one call when the first result is requested, the others
-    when
-    it is their turn.
+    when it is their turn.
 
     threads  number of threads for the parts of a large pair; one such pair runs at a time. Mapped pages of a large
              pair's parts are released after reading; those of a small pair with the last user of its values.
@@ -213,8 +212,7 @@ def _kernel_sums(works: Sequence[tuple[ToSum, _Work]]) -> list[list[Part] | Valu
     """Return the sums of all parts in one call without the GIL, or an error for a pair whose file cannot be read.
 
     All pairs must satisfy ``takes``. Flat tables of mapped files are read from the files, whose number must not exceed
-    the
-    number of files kept open.
+    the number of files kept open.
     """
     if not works:
         return []

@@ -1,10 +1,9 @@
 """Order in which the sums of a pair are added up, and how a pair is cut; common to both implementations.
 
 A chunk of at most CHUNK values is viewed as rows of LANES values: value i belongs to lane i % LANES. Each lane is
-summed
-row by row and then added to the lane's total. At the end the lanes are added up, first lane first. Everything is
-float64. The digits therefore depend only on the values: not on the processor, the number of threads, or the presence
-of the compiled kernel. (Dot products are as fast, but their order differs between processors.)
+summed row by row and then added to the lane's total. At the end the lanes are added up, first lane first. Everything is
+float64. The digits therefore depend only on the values: not on the processor, the number of threads, or the presence of
+the compiled kernel. (Dot products are as fast, but their order differs between processors.)
 
 A pair is walked as tables of rows and columns, in tiles of at most a chunk, in parts that may run in parallel. If a
 side is a transposed view, the tiles are wide in the memory of both sides. The order depends only on shape and strides.

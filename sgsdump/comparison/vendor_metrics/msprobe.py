@@ -15,9 +15,9 @@ are ``N/A``. Empty data, 0-d data and single values are ``unsupported`` where a 
 msprobe are kept on purpose: +Inf against -Inf scores as perfect, as do complex values that differ only in the imaginary
 part.
 
-If only statistics were dumped, there are eight columns for Max, Min, Mean and L2norm: the difference n-b, and
-|n-b| / |b| in percent. Both are ``0`` for equal statistics (also two NaN, or two that are missing). Both are ``Diff``
-for booleans, or if one side has no such statistic. With a NaN they are ``Nan``, with an Inf the infinity of n-b. The
+If only statistics were dumped, there are eight columns for Max, Min, Mean and L2norm: the difference n-b, and |n-b| /
+|b| in percent. Both are ``0`` for equal statistics (also two NaN, or two that are missing). Both are ``Diff`` for
+booleans, or if one side has no such statistic. With a NaN they are ``Nan``, with an Inf the infinity of n-b. The
 percentage is ``inf`` for a benchmark of 0. This is the behaviour of msprobe 26.2.0; earlier versions wrote ``N/A`` for
 a benchmark of 0 and for a statistic that one side lacked.
 """
