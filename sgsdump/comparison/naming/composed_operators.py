@@ -2,10 +2,14 @@
 
 ``ends_of_modules``: a module without recorded operators (torch's hooks record only modules) is paired with the last
 operator that the other side runs in it. Examples: a Linear with three dimensions is MatMul and Add in ONNX, a GELU is
-five nodes. The last resort is the same for modules with entirely different operators, such as a GRU, which is one
-operator in ONNX. ``ends_of_operators``: an operator of ``SIGNATURES`` is paired with the last of the operators that
-compute it; they are found from the operator that no other function contains. ``moved``: operators that only move values
-(Reshape, Transpose) are paired if they move the same values to the same positions.
+five nodes. As a last resort, modules with entirely different operators are paired in the same way, such as a GRU, which
+is one operator in ONNX.
+
+``ends_of_operators``: an operator of ``SIGNATURES`` is paired with the last of the operators that compute it. They are
+found from the operator that no other function contains.
+
+``moved``: operators that only move values (Reshape, Transpose) are paired if they move the same values to the same
+positions.
 """
 
 from __future__ import annotations
