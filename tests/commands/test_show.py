@@ -368,7 +368,7 @@ def test_twenty_worst_values_where_no_number_is_given(capsys):
         ("=conv --worst 3", "--worst and --against belong together"),
         ("--against b.npz", "and to one tensor"),
         ("=conv [0] --against b.npz", "OPERATIONS does not go with --against"),
-        ("=conv --against b.npz --worst 0", "is 1 or more"),
+        ("=conv --against b.npz --worst 0", "must be 1 or more, not 0"),
         ("=con --against b.npz", "did you mean '=conv'"),
     ],
 )

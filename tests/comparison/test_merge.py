@@ -141,7 +141,7 @@ def test_rises_are_those_of_the_merged_errors() -> None:
 
 
 def test_nothing_to_merge() -> None:
-    with pytest.raises(ConfigError, match="no comparison to merge"):
+    with pytest.raises(ConfigError, match="no comparisons to merge"):
         merge({})
     assert merged_sums([]).count == 0
 

@@ -108,7 +108,7 @@ def test_dump_and_pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["-f", "ort"], "run by tflite alone, as a whole; leave -f out"),
+        (["-f", "ort"], ", and only as a whole; leave -f out"),
         (["--mode", "isolated"], "--mode isolated: "),
         (["-mt", "float16"], "-mt: "),
         (["--option", "threads=1"], "--option: "),

@@ -377,7 +377,7 @@ BAD = {
     "input folder without it": (["full", "--input-dir", "empty"], "no file data.npy"),
     "inputs from nothing": (["full", "--inputs-from", "none.json"], "no such file: none.json"),
     "inputs from no JSON": (["full", "--inputs-from", "net.onnx"], "not JSON"),
-    "inputs in two ways": (["full", "--input-dir", "empty", "-i", "data:x.npy"], "one of four ways"),
+    "inputs in two ways": (["full", "--input-dir", "empty", "-i", "data:x.npy"], "in one way only"),
     "shape malformed": (["full", "--shape", "data=1x3x"], "NAME=SIZExSIZE"),
     "shape that does not fit": (["full", "--shape", "data=2x3x8x8"], "does not fit"),
     "range malformed": (["full", "--range", "1"], "LOW HIGH"),

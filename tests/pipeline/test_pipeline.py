@@ -547,7 +547,7 @@ def test_an_executor_that_is_missing_leaves_the_old_dump(tmp_path):
 def test_names_are_a_list_of_texts(tmp_path, names):
     given, _ = pipeline(residual_net(), tmp_path / "dump")
     for call in (given.dump_list, given.mark_outputs, lambda n: given.extract_subgraph(None, n)):
-        with pytest.raises(ConfigError, match="list of texts"):
+        with pytest.raises(ConfigError, match="list of strings"):
             call(names)
 
 

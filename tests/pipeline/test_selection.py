@@ -78,11 +78,11 @@ def test_filters():
         ((None, None, 1.5), {}, "step is 1.5; .* a whole number"),
         ((None, None, "2"), {}, "step is '2'"),
         (("tt5",), {}, "no tensor 'tt5'; did you mean 't5'"),
-        ((10,), {}, "no topology index 10; the model's go from 0 to 9"),
+        ((10,), {}, "no topology index 10; the model's indices are 0 to 9"),
         (("-1",), {}, "no topology index -1"),
         ((), {"pattern": "z*"}, "no tensor between start and end matches the name pattern 'z[*]'"),
         ((), {"op_types": ["conv"]}, "no operator 'conv'; did you mean 'Conv'"),
-        ((0, 1), {"op_types": ["Add"]}, "fits the operator Add"),
+        ((0, 1), {"op_types": ["Add"]}, "matches the operator Add"),
     ],
 )
 def test_what_cannot_be_is_one_line(args, more, text):
