@@ -233,7 +233,7 @@ def test_trouble_is_one_line(dumps, capsys):
         (["--metrics", "msprob"], "unknown metric 'msprob'"),
         (["--limit", "mea=1"], "unknown metric 'mea'"),
         (["--limit", "mae=-1"], "nothing could ever be within -1 of the metric mae"),
-        (["--th1", "-1"], "th1 is 0 or more"),
+        (["--th1", "-1"], "th1 must be 0 or more"),
         (["--input-tag", "5"], "--input-tag belongs to --golden"),
         ([*golden, "--input-tag", "nan"], "the input tag is 0 or more"),
         ([*golden, "--min-cos", "0.9"], "--min-cos cannot be combined with --golden"),

@@ -57,7 +57,7 @@ def test_duplicates_pair_in_order_and_the_surplus_is_reported():
     found = align(dump("dup", "dup"), dump("dup"))
     assert pairs(found) == [("dup", "dup", "name")] and "number 1" in found.pairs[0].note
     assert found.pairs[0].sample.op_index == 0
-    assert "further" in reasons(found.only_in_sample)["dup"]
+    assert "surplus" in reasons(found.only_in_sample)["dup"]
 
 
 def test_slots_must_agree_and_a_wrong_one_is_said():
@@ -69,9 +69,9 @@ def test_slots_must_agree_and_a_wrong_one_is_said():
 def test_a_cut_name_pairs_with_the_only_one_that_begins_so():
     long = "block/" * 40 + "conv"
     found = align(Dump([cut(long[:212])]), dump(long, "other"))
-    assert pairs(found) == [(long[:212], long, "cut name")] and "cut" in found.pairs[0].note
+    assert pairs(found) == [(long[:212], long, "cut name")] and "truncated" in found.pairs[0].note
     found = align(Dump([cut(long[:212])]), dump(long, long + "2"))
-    assert not found.pairs and "cut" in reasons(found.only_in_benchmark)[long]
+    assert not found.pairs and "truncated" in reasons(found.only_in_benchmark)[long]
 
 
 def test_constants_are_never_paired_and_inputs_only_when_asked():

@@ -64,7 +64,7 @@ FORMS = {
     "the first 6 of 16 on axis 1 of the sample": (BUFFER, X),
     "the last 2 of 6 on axis 1 of the benchmark": (X[:, 4:], X),
     "the last of every 3 of 12 on axis 1": (X.reshape(1, 12, 4)[:, 2::3], X.reshape(1, 12, 4)),
-    "in the order 0, 2, 1": (X.transpose(0, 2, 1), X),
+    "permuted to 0, 2, 1": (X.transpose(0, 2, 1), X),
 }
 
 
