@@ -117,9 +117,7 @@ def _steps(quantised: Model, found: ComparedModels, limits: Thresholds) -> list[
     ]
     if own and quantised.native.runtime == "tflite":
         own = _made_by_operators(quantised, own)
-        steps.append(
-            Step("Keep the operators of these layers in float and measure again.", _DEBUGGER.format(own))
-        )
+        steps.append(Step("Keep the operators of these layers in float and measure again.", _DEBUGGER.format(own)))
     if own and quantised.native.runtime == "openvino":
         makers = {name: node.name for node in quantised.proto.graph.node for name in node.output}
         scope = f"nncf.quantize(model, dataset, ignored_scope=nncf.IgnoredScope(names={[makers[n] for n in own]}))"
