@@ -35,7 +35,7 @@ def dumps(tmp_path, monkeypatch):
         (["compare", "a.bin", "b.bin", "--max-rmse", "-1"], "cannot be a limit on it"),
         (
             ["compare", "a.bin"],
-            "not a watcher's dump: it has no output of one operator taken after another ran; to compare",
+            "not a watcher's dump: it has no snapshots of an output after another operator. For a comparison",
         ),
         (["demo", "-o", "."], "you are in it"),
         (["demo", "-o", "a.bin"], "a file has that name"),

@@ -160,7 +160,7 @@ def test_a_reader_that_fails_is_one_line(install: Installed, capsys: pytest.Capt
     text = f"from sgsdump.dumps.format import Format\n{HEAD}FORMAT = {reader}\n"
     install("toy = toy_plugin:PLUGIN", toy_plugin=text + "PLUGIN = Plugin(formats={'mine': 'toy_plugin:FORMAT'})")
     assert main(["show", "file"]) == 2
-    assert capsys.readouterr().err == "sgsdump: error: file: the plug-in's reader mine failed: 'x'\n"
+    assert capsys.readouterr().err == "sgsdump: error: file: reader 'mine' of a plug-in failed: 'x'\n"
 
 
 @pytest.mark.parametrize(("module", "reason"), {"toy_absent": "No module", "toy_plugin": "'add_arguments'"}.items())

@@ -1,1 +1,1 @@
-"""A dump, the formats it is stored in, and conversion, splitting and merging."""
+"""Dumps: their data model, file formats, conversion, splitting and merging."""

@@ -1,6 +1,6 @@
-"""A dump in another format, layout, shape or element type, in parts or merged; and a report of what is lost by it.
+"""Conversion of dumps to another format, layout, shape or element type; splitting, merging, and reports of losses.
 
-Everything is lazy: a record's values are converted when the writer asks for them, one tensor at a time.
+All conversions are lazy: the values of a record are converted when the writer reads them, one tensor at a time.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from sgsdump.tensors.tensor import DEVICE_LAYOUTS, Tensor, in_device_layout, wit
 LAYOUTS = ("logical", "NCHW", "NHWC", "HWCN", *DEVICE_LAYOUTS)
 FLOAT32 = np.dtype(np.float32)
 SHOWN = 3
-# From records to their stored values in the same order, or why they cannot be loaded.
+# Function that loads records: yields for each, in order, its stored values or the error that prevents loading.
 Loading = Callable[[Iterable[Record]], Iterator["np.ndarray | SgsdumpError"]]
 REST = "rest"
 
 
 class Saved(NamedTuple):
-    """The numbers of tensors written and left out."""
+    """Numbers of tensors written and left out."""
 
     written: int
     left_out: int
@@ -45,32 +45,32 @@ class Saved(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A file to be: its name, and its records."""
+    """Name and records of a file to write."""
 
     file: str
     records: tuple[Record, ...]
 
 
 def with_shapes(records: Sequence[Record], shapes: Sequence[tuple[str, tuple[int, ...]]]) -> list[Record]:
-    """The records, those in a device's layout with the original shape that the last pattern of their name gives.
+    """Return the records; tensors in a device layout get the original shape of the last matching pattern.
 
-    Raises ConfigError for a pattern of no tensor in a device's layout, ValuesError for a shape that does not fit.
+    Raises ConfigError if a pattern matches no tensor in a device layout, ValuesError if a shape does not fit.
     """
     device = {id(record) for record in records if is_device(record.tensor.info.layout)}
     changed: dict[int, Record] = {}
     for pattern, shape in shapes:
         fitting = [record for record in selected(records, [pattern]) if id(record) in device]
         if not fitting:
-            raise ConfigError(f"no tensor that fits {pattern!r} is in a device's layout: it has its original shape")
+            raise ConfigError(f"no tensor that matches {pattern!r} is in a device layout; it has its original shape")
         changed |= {id(record): replace(record, tensor=with_original_shape(record.tensor, shape)) for record in fitting}
     return [changed.get(id(record), record) for record in records]
 
 
 def in_layout(record: Record, layout: str) -> Record:
-    """The record in ``logical``, a plain layout, or a device's; as it is where its own is not known, or is of other
-    dimensions.
+    """Return the record in ``logical``, in a plain layout or in a device layout.
 
-    Blocks of a device's layout are taken apart where the original shape is known.
+    The record is unchanged if its own layout is unknown or has other dimensions. Blocks of a device layout are unpacked
+    if the original shape is known.
     """
     tensor = record.tensor
     with suppress(ValuesError):
@@ -83,7 +83,7 @@ def in_layout(record: Record, layout: str) -> Record:
 
 
 def stays(record: Record, layout: str) -> bool:
-    """Whether ``in_layout`` could not do what is asked of it."""
+    """Return whether ``in_layout`` cannot convert the record to the layout."""
     info = in_layout(record, layout).tensor.info
     if layout in DEVICE_LAYOUTS:
         return info.layout != layout
@@ -93,8 +93,10 @@ def stays(record: Record, layout: str) -> bool:
 
 
 def as_float32(record: Record) -> Record:
-    """The record with the float32 values it means; text, raw bytes, complex numbers, and integers whose true scale is
-    not known as they are."""
+    """Return the record with real float32 values.
+
+    Text, raw bytes, complex numbers, and integers with an unknown true scale stay unchanged.
+    """
     tensor = record.tensor
     info = tensor.info
     coarse = is_integer(info.dtype) and info.quant is not None and not info.quant.exact
@@ -104,7 +106,7 @@ def as_float32(record: Record) -> Record:
 
 
 def load(records: Iterable[Record]) -> Iterator[np.ndarray | SgsdumpError]:
-    """``Loading`` in this process, each when it is asked for."""
+    """Implement ``Loading`` in this process, record by record."""
     for record in records:
         try:
             yield record.tensor.raw_view()
@@ -122,14 +124,14 @@ def save(
     strict: bool = False,
     loading: Loading = load,
 ) -> Saved:
-    """Write what can be written, one tensor in memory at a time, whole or not at all.
+    """Write all writable records atomically, with one tensor in memory at a time.
 
-    progress  counts the tensors written, and says before anything is written what the target loses, and at the end
-              what could not be read.
-    strict   write nothing when the target cannot hold everything.
-    loading  where values come from, of records that are not statistics alone.
+    progress  counts written tensors; reports before writing what the target loses, and at the end which tensors could
+              not be read.
+    strict    write nothing if the target cannot hold everything.
+    loading   loads the values of records that hold more than statistics.
 
-    Raises ValuesError when nothing is left to write or ``strict`` forbids it, OutputError when the disk refuses.
+    Raises ValuesError if no record can be written or ``strict`` forbids writing, OutputError if writing fails.
     """
     lost = losses(records, *target)
     for line in lost:
@@ -139,7 +141,7 @@ def save(
     refused = {id(record) for record in unwritable(records, target)}
     kept = [record for record in records if id(record) not in refused]
     if not kept:
-        raise ValuesError(f"nothing is written: {target.format} cannot hold any of these tensors; try another --to")
+        raise ValuesError(f"nothing is written: {target.format} cannot hold any of these tensors. Try another --to")
     left_out: list[tuple[str, str]] = []
     loaded = loading(record for record in kept if record.tensor.statistics is None)
     write(readable(each(progress, kept, "write", "tensor", len(kept)), left_out, loaded), path, target)
@@ -153,8 +155,10 @@ def readable(
     left_out: list[tuple[str, str]],
     loaded: Iterator[np.ndarray | SgsdumpError] | None = None,
 ) -> Iterator[Record]:
-    """The records, loaded, one at a time; the name and the reason of each that cannot be loaded go into
-    ``left_out``. Tensors with only statistics pass as they are; ``loaded`` has the others' values in their order."""
+    """Yield the records with loaded values, one at a time; append (name, reason) of unreadable ones to ``left_out``.
+
+    Tensors with only statistics pass unchanged. ``loaded`` yields the values of the other records in order.
+    """
     for record in records:
         if record.tensor.statistics is not None:
             yield record
@@ -169,7 +173,7 @@ def readable(
 
 
 def reasons(left_out: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """A line for each reason of those that ``readable`` left out, with the names of the first."""
+    """Yield a line per reason why ``readable`` left tensors out, with the first names."""
     names: dict[str, list[str]] = {}
     for name, reason in left_out:
         names.setdefault(reason, []).append(repr(name))
@@ -178,25 +182,24 @@ def reasons(left_out: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def unwritable(records: Sequence[Record], target: Target) -> list[Record]:
-    """The records that the target refuses."""
+    """Return the records that the target cannot hold."""
     lost = FORMATS[target.format].loses(records, target.variant)
     refused = {id(loss.record) for loss in lost if loss.refused}
     return [record for record in records if id(record) in refused]
 
 
 def write(records: Iterable[Record], path: Path, target: Target) -> None:
-    """Write records as they come, whole or not at all; see ``Format.write``."""
+    """Write records one by one and atomically; see ``Format.write``."""
     writer = FORMATS[target.format].write
     assert writer is not None, f"{target.format} is in target_names"
     writer(records, path, target.variant)
 
 
 def split(dump: Dump, patterns: Sequence[str], ending: str) -> list[Part]:
-    """A part for each record, in file order, numbered ``00012_conv1_Relu_0.npz`` so that the files' order is the
-    dump's; with shell-style patterns one for each of them (a record goes to the first that fits its name), and
-    ``rest``.
+    """Split a dump into parts: one per record or, with shell-style patterns, one per pattern and ``rest``.
 
-    Raises ConfigError for a pattern that gets no tensor.
+    Parts of single records are numbered (``00012_conv1_Relu_0.npz``), so that sorted files keep the order of the dump.
+    A record belongs to the first pattern that matches its name. Raises ConfigError for a pattern without a tensor.
     """
     taken = Taken()
     if not patterns:
@@ -209,20 +212,20 @@ def split(dump: Dump, patterns: Sequence[str], ending: str) -> list[Part]:
         groups.setdefault(fitting, []).append(record)
     for pattern in patterns:
         if not groups[pattern]:
-            raise ConfigError(f"no tensor is left for {pattern!r}; patterns are tried in the order given")
+            raise ConfigError(f"no tensor is left for {pattern!r}. Patterns are tried in order; reorder or remove some")
     stems = [(REST if pattern is None else file_stem(pattern), records) for pattern, records in groups.items()]
     return [Part(taken.free(stem, ending), tuple(records)) for stem, records in stems]
 
 
 def merge(dumps: Sequence[tuple[str, Dump]], prefix: bool = False) -> list[Record]:
-    """The records of several dumps, one dump after the other, each in its order.
+    """Return the records of several dumps, dump by dump, each in file order.
 
-    dumps    label and dump; with ``prefix`` the label and a ``/`` go before every name, so that several runs of one
-             model can stand in one dump.
+    dumps   pairs of label and dump.
+    prefix  prepend ``LABEL/`` to each name, so that one dump can hold several runs of a model.
 
-    Operators keep their indexes where no two dumps use one in the same place (parts of one dump, in which a name may
-    stand twice), else those of each dump follow those of the dump before. Raises ValuesError when an output or a
-    constant of one name is then in two dumps.
+    If no two dumps use the same operator position (parts of one dump, where names may repeat), operators keep their
+    indexes. Otherwise the indexes of each dump continue after those of the previous dump. Raises ValuesError if two
+    dumps then have an output or constant of the same name.
     """
     if prefix:
         _check_labels([label for label, _ in dumps])
@@ -253,12 +256,12 @@ def _check_labels(labels: Sequence[str]) -> None:
     for label, count in Counter(labels).items():
         if count > 1:
             raise ConfigError(
-                f"{count} of the dumps are called {label!r}, so it cannot go before their names; rename one"
+                f"{count} dumps have the name {label!r}, which --prefix needs to be unique. Rename one of them"
             )
 
 
 def _check_names(dumps: Sequence[tuple[str, Dump]]) -> None:
-    """An input may well be in several: it is where one part of a model reads what another put out."""
+    """Raise ValuesError if several dumps have the same output or constant. Parts of a model may share inputs."""
     labels: dict[str, str] = {}
     both: dict[str, tuple[str, str]] = {}
     for label, dump in dumps:
@@ -269,5 +272,5 @@ def _check_names(dumps: Sequence[tuple[str, Dump]]) -> None:
         shown = ", ".join(f"{name!r} ({first} and {second})" for name, (first, second) in list(both.items())[:SHOWN])
         more = ", …" if len(both) > SHOWN else ""
         raise ValuesError(
-            f"{len(both)} names stand in more than one dump: {shown}{more}; --prefix puts the dumps' names before them"
+            f"{len(both)} names occur in more than one dump: {shown}{more}. Make them unique with --prefix"
         )

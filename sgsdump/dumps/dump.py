@@ -1,4 +1,4 @@
-"""A dump: the tensors of one run of one model on one input, in file order, and a mapping of them by name."""
+"""The ``Dump`` and ``Record`` classes: the tensors of one run of one model on one input, in file order and by name."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.tensor import Tensor
 
 Value = tuple[str, int]
-# ``Dump.format`` of bare values that the user described (``raw_files.py``): no member of the family.
+# ``Dump.format`` of raw files (``raw_files.py``). The name is not in ``FORMATS``.
 RAW = "raw"
 
 
 @dataclass(frozen=True)
 class Call:
-    """The ``overload`` of torch's schema, "" for the default one, and the argument that each input is, by slot:
-    ``self``, ``tensors.1``."""
+    """An overload of a torch operator and the names of its tensor arguments.
+
+    overload  name of the overload in the schema; "" for the default overload.
+    inputs    argument name of each input, by slot: ``self``, ``tensors.1``.
+    """
 
     overload: str
     inputs: tuple[str, ...]
@@ -33,18 +36,19 @@ class Call:
 
 @dataclass(frozen=True)
 class Operator:
-    """The operator of one ``op_index`` and its place in the program's network, where the dumping tool recorded that.
+    """One operator or module (one ``op_index``) and its position in the model, if the dumping tool recorded it.
 
-    module     the path of the module that it runs in, or that it is: ``layer1.0.conv``; "" for the outermost.
-    kind       what it computes, in the words of the library that ran it: ``aten.convolution``, ``Conv2d``, ``Conv``.
-    is_module  it is a module, whose operators may be in the dump too.
-    values     what it reads ("in", slot) and makes ("out", slot), by whatever tells values of this run apart: what one
-               operator makes and another reads is the same. It may name inputs that were not dumped.
-    weights    the name of each value that is a weight of the network.
-    arguments  those that are no tensors, by name, as JSON: ``{"eps": "1e-05"}``.
-    source     the line of the program that called it, ``net.py:28``; "" where that is not known.
-    parts      of a value that is a piece of memory into which operators wrote, what they wrote.
-    call       which form of it ran and which argument each input is, where that was recorded.
+    module     path of the module that contains the operator, or of the module itself: ``layer1.0.conv``; "" for the
+               outermost module.
+    kind       operator type in the vocabulary of its library: ``aten.convolution``, ``Conv2d``, ``Conv``.
+    is_module  True for a module. Its inner operators may be in the dump too.
+    values     identity of each value read ("in", slot) and written ("out", slot). An output and the inputs that consume
+               it have the same identity. Inputs that were not dumped may be listed.
+    weights    name of each value that is a weight of the model.
+    arguments  non-tensor arguments by name, as JSON: ``{"eps": "1e-05"}``.
+    source     program line of the call, ``net.py:28``; "" if unknown.
+    parts      for a value that is a memory buffer: the identities of the values that operators wrote into the buffer.
+    call       overload and argument names, if recorded.
     """
 
     module: str
@@ -59,24 +63,24 @@ class Operator:
 
 
 Network = Mapping[int, Operator]
-# What a run's numbers depend on beside its network and inputs: of a group (versions, variables, settings, random) and a
-# name, the value as text.
+# Facts beside model and inputs that influence a run's values: (group, name) -> value as text. Groups: versions,
+# variables, settings, random.
 Environment = Mapping[tuple[str, str], str]
 
 
 def as_arguments(values: object) -> dict[str, str]:
-    """``Operator.arguments`` of what a dumping tool wrote of them; nothing for what is no mapping."""
+    """Return ``Operator.arguments`` from the mapping that a dumping tool wrote; {} if ``values`` is not a mapping."""
     if not isinstance(values, Mapping):
         return {}
     return {str(name): json.dumps(value, sort_keys=True, default=str) for name, value in values.items()}
 
 
 class Damage(str):
-    """A note on a file or tensor that is there but cannot be read. A comparison of such a dump ends with status 2."""
+    """A note about a file or tensor that exists but cannot be read; a comparison of such a dump exits with status 2."""
 
     @classmethod
     def left_out(cls, error: FormatError) -> str:
-        """Return the note on what a reader leaves out; what is whole and no tensor is not damaged."""
+        """Return the note about a skipped file or tensor. An intact file that is not a tensor is not damage."""
         text = f"left out: {error}"
         return text if isinstance(error, NotATensor) else cls(text)
 
@@ -89,13 +93,30 @@ _COLUMNS = ("name", "io", "shape", "dtype", "layout", "op")
 
 @dataclass(frozen=True)
 class Record:
-    """One tensor in its place in the file: input or output ``slot`` of operator ``op_index``.
+    """One tensor of a dump and its position: input or output ``slot`` of operator ``op_index``.
 
-    ``op_index`` is the number of a layer wherever one is printed; a comparison takes the benchmark's, as it takes its
-    names. The same tensor stands once as an output and again as the input of each consumer. ``constant`` marks weights,
-    biases and shape parameters. ``cut`` marks a header that the old writer cut at 255 bytes: its op_index is inferred,
-    and its op_type, constant and the end of its name may be lost. ``unwritten`` marks memory to which the program had
-    written nothing yet, or not to all of it: it has no values, and is compared with nothing.
+    A tensor has one record as an output and one more record for each consumer that reads the tensor.
+
+    Attributes
+    ----------
+    io : {"in", "out"}
+        Side of the operator.
+    slot : int
+        Position among the operator's inputs or outputs, from 0.
+    op_index : int
+        Number of the operator. Reports print this number as the layer number; a comparison uses the benchmark's number.
+    op_type : str
+        Type or name of the operator, as the format stores it; "" if unknown.
+    tensor : Tensor
+        Facts and values of the tensor. Values are loaded on request.
+    constant : bool
+        True for weights, biases and shape parameters.
+    cut : bool
+        True if the old SDK writer cut the record's header at 255 bytes. ``op_index`` is then inferred; ``op_type``,
+        ``constant`` and the end of the name may be lost.
+    unwritten : bool
+        True for memory that the program had not, or not completely, written yet. Such a record has no values and is
+        never compared.
     """
 
     io: Literal["in", "out"]
@@ -109,15 +130,16 @@ class Record:
 
     @property
     def name(self) -> str:
+        """Name of the tensor."""
         return self.tensor.info.name
 
 
 @runtime_checkable
 class Variant(Protocol):
-    """A variant that also fits some of the records it was read with."""
+    """A format variant that can also describe a subset of its dump's records."""
 
     def of_part(self) -> Any:
-        """The variant without what belongs to single records of the whole file."""
+        """Return the variant without the facts about single records."""
 
 
 def _as_note(note: str) -> str:
@@ -126,7 +148,7 @@ def _as_note(note: str) -> str:
 
 
 class _Once:
-    """A network that is found out when it is first asked for, and kept."""
+    """A function without arguments whose result is computed on the first call and cached."""
 
     def __init__(self, find: Callable[[], Mapping[int, Operator]]):
         self._find = find
@@ -139,22 +161,44 @@ class _Once:
 
 
 class Dump(Mapping[str, Tensor]):
-    """The records in file order (``records``, a line each in ``sgsdump show``); as a mapping, their tensors by name.
+    """The tensors of one run: ``records`` in file order, and a read-only mapping from name to tensor.
 
-    The mapping has every name that ``sgsdump show`` lists, once, in file order. ``dump[name]`` is the first output of
-    that name, else the first network input, else the first constant; ``outputs``, ``inputs`` and ``constants`` are the
-    three apart. A name that comes again (a later output, the input of each consumer) is in ``records``.
+    The mapping has every tensor name once, in file order. ``dump[name]`` returns the first output with that name, else
+    the first model input, else the first constant. ``records`` also holds repeated names: later outputs, and the inputs
+    of each consumer.
 
-    format variant   how the file was written: saving the dump again gives its bytes back.
-    network          asked when it is needed, tells where the operators stand in the program's network
-                     (``Operator``), by op_index; {} where that was not recorded.
-    environment      asked when it is needed, tells what else the run's numbers depend on; {} where that was not
-                     recorded.
-    before           asked when it is needed, tells which operators ran before this round of a program, outside its
-                     modules; () where that was not recorded.
-    outermost        the same, tells what the outermost module of the round took and gave.
-    notes            messages from the reader, one line each: files skipped, bytes left over, tensors not dumped.
+    Parameters
+    ----------
+    records : sequence of Record
+        All records in file order.
+    format : str
+        Name of the file format; "" for a dump made in memory.
+    variant : object
+        Form in which the file was written. Saving in the same format and variant reproduces the file byte for byte.
+    path : Path or None
+        File or folder of the dump.
+    notes : iterable of str
+        Messages of the reader: skipped files, surplus bytes, tensors without values.
+    network : callable
+        Function that returns the operators by ``op_index`` (``Operator``). It is called once, when needed.
 
+    Attributes
+    ----------
+    records : tuple of Record
+        All records in file order.
+    notes : tuple of str
+        Messages of the reader, one line each.
+    network : callable
+        Returns the operators by ``op_index``; {} if the dump does not record them.
+    environment : callable
+        Returns further facts that influence the run's values, such as versions and settings; {} if not recorded.
+    before : callable
+        Returns the operators that ran before this round, outside any module; () if not recorded.
+    outermost : callable
+        Returns the inputs and outputs of the round's outermost module.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from sgsdump import Tensor
     >>> dump = Dump([Record("in", 0, 0, "Relu", Tensor.of("data", np.float32([-1, 2]))),
@@ -186,7 +230,7 @@ class Dump(Mapping[str, Tensor]):
         self.environment: Callable[[], Environment] = dict
         self.before: Callable[[], tuple[OutsideOperator, ...]] = tuple
         self.outermost: Callable[[], OutermostModule] = OutermostModule
-        # A note that is one line already stays as it is: it may be of a type that says what it is about.
+        # _as_note keeps the type of a note (Damage).
         self.notes: tuple[str, ...] = tuple(_as_note(note) for note in notes)
         names = [record.tensor.info.name for record in self.records]
         outputs: dict[str, Tensor] = {}
@@ -204,30 +248,45 @@ class Dump(Mapping[str, Tensor]):
 
     @property
     def outputs(self) -> Mapping[str, Tensor]:
-        """The outputs of the dump's operators, without constants."""
+        """Operator outputs by name, without constants."""
         return self._outputs
 
     @property
     def inputs(self) -> Mapping[str, Tensor]:
-        """Variable tensors that no operator of the dump puts out: the network's inputs."""
+        """Model inputs by name: non-constant tensors that no operator of the dump produces."""
         return self._inputs
 
     @property
     def constants(self) -> Mapping[str, Tensor]:
-        """Weights, biases and shape parameters."""
+        """Weights, biases and shape parameters by name."""
         return self._constants
 
     @property
     def damage(self) -> tuple[Damage, ...]:
-        """The notes on what is there but cannot be read."""
+        """Notes about files and tensors that exist but cannot be read."""
         return tuple(note for note in self.notes if isinstance(note, Damage))
 
     def select(self, *patterns: str) -> Dump:
-        """The dump of the records whose names fit one of the shell-style patterns (``*``, ``?``, ``[ab]``), with the
-        same tensors. Raises ConfigError for a pattern that fits none."""
+        """Return a dump of the records whose names match at least one pattern.
+
+        Parameters
+        ----------
+        *patterns : str
+            Shell-style patterns (``*``, ``?``, ``[ab]``). Without patterns, all records are returned.
+
+        Returns
+        -------
+        Dump
+            The matching records in file order. Tensors are shared with this dump, not copied.
+
+        Raises
+        ------
+        ConfigError
+            If a pattern is not a string or matches no tensor name.
+        """
         for pattern in patterns:
             if not isinstance(pattern, str):
-                raise ConfigError(f"select takes patterns as separate strings, not a {type(pattern).__name__}")
+                raise ConfigError(f"select: pass each pattern as a separate string, not as {type(pattern).__name__}")
         records = selected(self.records, patterns)
         if len(records) == len(self.records):
             return self.with_records(records, self.variant)
@@ -235,7 +294,19 @@ class Dump(Mapping[str, Tensor]):
         return self.with_records(records, variant)
 
     def with_records(self, records: Sequence[Record], variant: Any) -> Dump:
-        """The same dump with these records."""
+        """Return a copy of the dump with other records and another variant; notes, path and network are kept.
+
+        Parameters
+        ----------
+        records : sequence of Record
+            Records of the new dump, in file order.
+        variant : object
+            Format variant of the new dump; None for the usual one.
+
+        Returns
+        -------
+        Dump
+        """
         dump = Dump(records, self.format, variant, self.path, self.notes, self.network)
         return dump.in_environment(self.environment, self.before, self.outermost)
 
@@ -245,14 +316,38 @@ class Dump(Mapping[str, Tensor]):
         before: Callable[[], tuple[OutsideOperator, ...]] = tuple,
         outermost: Callable[[], OutermostModule] = OutermostModule,
     ) -> Dump:
-        """This dump, which tells what else its run's numbers depend on."""
+        """Set the functions that describe the run's environment, and return this dump.
+
+        Parameters
+        ----------
+        environment : callable
+            Value of the attribute ``environment``.
+        before : callable
+            Value of the attribute ``before``.
+        outermost : callable
+            Value of the attribute ``outermost``.
+
+        Returns
+        -------
+        Dump
+            This dump, modified in place.
+        """
         self.environment, self.before, self.outermost = environment, before, outermost
         return self
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame of facts, a row for each record; no values are read. Raises MissingExtra without pandas.
+        """Return a table of the records' facts. No tensor values are read.
 
-        Columns: name, io, constant, shape (a tuple or None), dtype, layout, op_index, slot, op.
+        Returns
+        -------
+        pandas.DataFrame
+            One row per record in file order. Columns: name, io, constant, shape (tuple or None), dtype (name), layout
+            (or None), op_index, slot, op (operator type).
+
+        Raises
+        ------
+        MissingExtra
+            If pandas is not installed.
         """
         columns = ["name", "io", "constant", "shape", "dtype", "layout", "op_index", "slot", "op"]
         rows = [
@@ -262,8 +357,13 @@ class Dump(Mapping[str, Tensor]):
         return data_frame(rows, columns)
 
     def close(self) -> None:
-        """Let go of the files. Asking a tensor of this dump for values then raises ValuesError; arrays made before
-        stay valid, and a mapped file is unmapped when the last of them is gone."""
+        """Close the dump's files.
+
+        Notes
+        -----
+        Reading values of the dump's tensors afterwards raises ValuesError. Arrays that were read before stay valid. A
+        mapped file is unmapped when its last array is deleted.
+        """
         owner = f"the dump {self.path}" if self.path else "its dump"
         for record in self.records:
             record.tensor.close(owner)
@@ -295,7 +395,7 @@ class Dump(Mapping[str, Tensor]):
         return text(self._table())
 
     def _repr_html_(self) -> str | None:
-        """The same table for a notebook."""
+        """Return the table of ``__repr__`` as HTML for notebooks."""
         return as_html("table", self._table())
 
     def _ipython_key_completions_(self) -> list[str]:
@@ -320,19 +420,19 @@ class Dump(Mapping[str, Tensor]):
 
 
 def selected(records: Sequence[Record], patterns: Sequence[str]) -> list[Record]:
-    """The records whose names fit one of the shell-style patterns, all when there is none.
+    """Return the records whose names match a shell-style pattern; all records if there are no patterns.
 
-    Raises ConfigError for a pattern that fits none.
+    Raises ConfigError for a pattern without a match.
     """
     names = {record.name for record in records}
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
-            raise ConfigError(f"no tensor fits {pattern!r}{hint(pattern, list(names))}")
+            raise ConfigError(f"no tensor name matches {pattern!r}{hint(pattern, list(names))}")
     return [r for r in records if not patterns or any(fnmatchcase(r.name, pattern) for pattern in patterns)]
 
 
 def with_tensors(dump: Dump, tensor_of: Callable[[Record], Tensor]) -> Dump:
-    """The same dump, but in each record the tensor that ``tensor_of`` makes of it."""
+    """Return a copy of the dump in which ``tensor_of`` replaces the tensor of each record."""
     records = [replace(record, tensor=tensor_of(record)) for record in dump.records]
     return dump.with_records(records, dump.variant)
 
@@ -349,7 +449,7 @@ def _row(record: Record) -> tuple[str, ...]:
 
 
 def _printed(text: str) -> str:
-    """On one line, without the lone surrogates of names in another encoding, which no notebook can show."""
+    """Return the text on one line. Lone surrogates (names in another encoding) are escaped: notebooks reject them."""
     return one_line(text).encode("utf-8", "backslashreplace").decode()
 
 
@@ -359,7 +459,7 @@ def _short(text: str) -> str:
 
 
 def note_lines(path: str | Path, notes: Sequence[str]) -> list[str]:
-    """The first notes of a dump, a line each that begins with where it is, and how many more there are."""
+    """Return the first notes of a dump, each prefixed with ``path``, and a line with the number of further notes."""
     lines = [f"Note on {path}: {note}" for note in notes[:NOTES_SHOWN]]
     more = len(notes) - NOTES_SHOWN
-    return lines + ([f"Notes on {path}: {more} more, which sgsdump show lists"] if more > 0 else [])
+    return lines + ([f"Notes on {path}: {more} more; to list them: sgsdump show"] if more > 0 else [])

@@ -1,8 +1,12 @@
-"""The contract of a dump format; ``formats/`` holds the family, whose docstrings are the formats' specifications.
+"""The interface of a dump format (``Format``), which readers, writers and plug-ins implement.
 
-To add one: write ``formats/VENDOR/NAME.py`` with a module-level ``FORMAT = Format(...)``, list it in
-``formats/__init__.py``, and subclass the conformance test class in ``tests/dumps/formats/``. A format imports its own
-vendor's folder only; what several formats share is in ``formats/shared/``.
+The modules in ``formats/`` implement the formats; their docstrings specify the files. To add a format:
+
+1. Write ``formats/VENDOR/NAME.py`` with a module-level ``FORMAT = Format(...)``.
+2. List the format in ``formats/__init__.py``.
+3. Subclass the conformance test class in ``tests/dumps/formats/``.
+
+A format imports only from the folder of its vendor and from ``formats/shared/``.
 """
 
 from __future__ import annotations
@@ -26,9 +30,16 @@ MOST_RANK, MOST_ELEMENTS = 32, 2**48
 
 
 class Lost(NamedTuple):
-    """A fact that a writer does not keep, as the end of the sentence "the tensor …" ("is float16, kept as float32").
+    """A fact of a record that a writer cannot keep.
 
-    refused  the record is not written at all: ``write`` raises, and a partial save leaves it out.
+    Attributes
+    ----------
+    record : Record
+        The record that loses the fact.
+    what : str
+        Predicate that completes the sentence "the tensor …", such as "is float16, kept as float32".
+    refused : bool
+        True if the record cannot be written at all: ``write`` raises, and a partial save skips the record.
     """
 
     record: Record
@@ -45,22 +56,37 @@ def _nothing(records: Sequence[Record], variant: Any) -> Iterable[Lost]:
 
 @dataclass(frozen=True)
 class Format:
-    """One dump format: a file's, or a folder's.
+    """One dump format, of a file or of a folder.
 
-    name          its name in ``--to`` and ``save_dump(format=...)``.
-    recognises    (path, first HEAD_BYTES bytes, empty for a directory) -> whether ``read`` should be tried.
-    read          path -> Dump, headers eager and values lazy; raises FormatError on damage.
-    write         (records, path, variant) -> None, streaming, one record in memory at a time, atomic; ``variant`` is a
-                  ``Dump.variant`` that ``read`` gave, or None for the format's usual one. None: read only.
-                  A folder is written through ``replacing_folder``.
-    loses         (records, variant) -> what ``write`` would lose or refuse, from facts alone, no values read. A record
-                  that is not named comes back equal: name, slot, shape, dtype, layout, scale, values.
-    looks_for     a folder's format: what ``recognises`` looks for in it, in words ("a dump_info.json"); "" for files.
-    runs          (a tree's folder, notes to add to) -> the runs in it. None: the format has no trees.
-    owns          whether a path is a run of such a tree whose dump is in another format, which ``read`` reads with
-                  what the tree says of it.
-    one_tensor    a file holds one tensor, which is named as the file is.
-    own_inputs    each operator's inputs were dumped as tensors with names of their own, so a comparison is of them too.
+    Attributes
+    ----------
+    name : str
+        Format name in ``--to`` and ``save_dump(format=...)``.
+    recognises : callable
+        ``(path, head) -> bool``. Return whether ``read`` should be tried. ``head`` holds the first ``HEAD_BYTES`` bytes
+        of the file; it is empty for a folder.
+    read : callable
+        ``(path) -> Dump``. Read headers at once and values on request. Raise FormatError if the file is damaged.
+    write : callable or None
+        ``(records, path, variant) -> None``. Write the records atomically, with one record in memory at a time.
+        ``variant`` is a ``Dump.variant`` that ``read`` returned, or None for the usual variant. Write a folder with
+        ``replacing_folder``. None if the format is read-only.
+    loses : callable
+        ``(records, variant) -> iterable of Lost``. Return what ``write`` would lose or refuse. Only facts may be read,
+        no values. A record that is not listed must read back equal: name, slot, shape, dtype, layout, scale, values.
+    looks_for : str
+        For folder formats, the files that ``recognises`` looks for, such as "a dump_info.json"; "" for file formats.
+    runs : callable or None
+        ``(folder, notes) -> sequence of Run``. Return the runs of a tree and append messages to ``notes``. None if the
+        format has no trees.
+    own_inputs : bool
+        True if the inputs of each operator were dumped as separate tensors with their own names. A comparison then
+        compares these inputs too.
+    owns : callable
+        ``(path) -> bool``. Return whether the path is a run of such a tree, stored in another format. ``read`` then
+        combines the run's dump with the facts that the tree holds.
+    one_tensor : bool
+        True if a file holds a single tensor, named after the file.
     """
 
     name: str
@@ -76,7 +102,7 @@ class Format:
 
 
 def json_object(data: bytes) -> dict[str, Any] | None:
-    """The object that a line of JSON is, or a whole file; None for anything else."""
+    """Return the JSON object in a line or file; None if the text is not a JSON object."""
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
@@ -85,8 +111,8 @@ def json_object(data: bytes) -> dict[str, Any] | None:
 
 
 def checked_shape(sizes: Iterable[int]) -> tuple[int, ...]:
-    """A shape that numpy can hold. Raises FormatError."""
+    """Return the sizes as a shape that numpy can hold; raise FormatError for any other."""
     shape = tuple(islice(sizes, MOST_RANK + 1))
     if len(shape) > MOST_RANK or math.prod(filter(None, shape)) > MOST_ELEMENTS:
-        raise FormatError(f"a tensor of shape {str(list(shape))[:80]} cannot be")
+        raise FormatError(f"tensor shape {str(list(shape))[:80]} cannot be represented")
     return shape

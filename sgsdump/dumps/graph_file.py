@@ -1,17 +1,17 @@
-"""``FILE.graph.onnx`` beside a dump: the graph of the model that made it, without weights.
+"""The graph file ``FILE.graph.onnx`` beside a dump: the graph of the dumped model, without weights.
 
-It is an ONNX model that viewers open: nodes, names, types and attributes; the weights have names, types and shapes
-only. Its metadata holds a sketch of what the run was fed (``run_inputs.py``), and of a quantised model the scales of
-the tensors, as JSON under ``sgsdump.quants``. It ties the graph to one dump and to its own content, as JSON under
-``sgsdump.dump``::
+The file is an ONNX model with nodes, names, types and attributes; weights have only names, types and shapes. Its
+metadata holds sketches of the run's inputs (``run_inputs.py``) and, for a quantised model, the scales of the tensors as
+JSON under ``sgsdump.quants``. JSON under ``sgsdump.dump`` ties the graph to one dump and to its own content::
 
     {"size": 1822340, "checksum": "9f…", "graph": "3c…"}
 
-``size`` and ``checksum`` are those of the dump's file (of a folder its dump_info.json): a BLAKE2b of the whole, of a
-file over 4 MiB of 64 blocks spread over it. ``graph`` is that of the model's bytes before this entry. So a dump that
-was renamed in its folder finds its graph again, and a graph never stands for another run's dump.
+``size`` and ``checksum`` describe the dump's file (for a folder, its dump_info.json). The checksum is a BLAKE2b hash of
+the whole file or, for a file over 4 MiB, of 64 blocks spread over the file. ``graph`` is the hash of the model's bytes
+before this entry. A renamed dump therefore finds its graph in the same folder, and a graph is never used for another
+run's dump.
 
-The bytes are walked, not parsed: comparing dumps shall not wait for the onnx library.
+The bytes are scanned without the onnx library, because importing it would delay comparisons.
 """
 
 from __future__ import annotations
@@ -48,22 +48,24 @@ KEY = "sgsdump.dump"
 MOST_BYTES = 64 << 20
 _BLOCK, _BLOCKS = 64 << 10, 64
 _TIE_BYTES = 512
-_MOST_FILES = 200  # of a folder that are looked into for a renamed dump's
-_DEEPEST = 32  # bodies within bodies
-_METADATA, _GRAPH = 14, 7  # of a ModelProto
+_MOST_FILES = 200  # graph files that are searched for the graph of a renamed dump
+_DEEPEST = 32  # nested subgraphs
+_METADATA, _GRAPH = 14, 7  # field numbers of ModelProto
 
 
 @dataclass(frozen=True)
 class Tie:
-    """The dump that a graph belongs to."""
+    """Size and checksum of the dump that a graph belongs to."""
 
     size: int
     checksum: str
 
 
 def with_graph(dump: Dump) -> Dump:
-    """The dump with the network of the graph file that is tied to it, read when it is asked for; and a note about a
-    file of its name that is not."""
+    """Return the dump with the network from its graph file, read on request.
+
+    Adds a note about a graph file of the dump's name that belongs to another dump or is damaged.
+    """
     file = tied_file(dump.path) if dump.path is not None else None
     if file is None or dump.network is not dict:
         return dump
@@ -73,16 +75,16 @@ def with_graph(dump: Dump) -> Dump:
         if isinstance(graph, str):
             why = graph
         elif not _is_tied(graph[0], file):
-            why = "it is the graph of another dump"
+            why = "the graph belongs to another dump"
         else:
             records = _with_scales(records, graph[1])
-    notes = [*dump.notes, f"{path.name} is left out: {why}"] if why else dump.notes
+    notes = [*dump.notes, f"{path.name} is ignored: {why}"] if why else dump.notes
     network = cache(partial(_network, file, records))
     return Dump(records, dump.format, dump.variant, dump.path, notes, network)
 
 
 def _with_scales(records: tuple[Record, ...], graph: bytes) -> tuple[Record, ...]:
-    """The records, those of integers of a quantised model with the scales that the model has, or found as it ran."""
+    """Return the records; integer tensors of a quantised model get constant scales, or are dequantised dynamically."""
     try:
         quants = quants_of(graph)
         dynamic = QuantisedGraph(nodes_of(graph)).dynamic if DYNAMIC.encode() in graph else {}
@@ -108,15 +110,15 @@ def _with_scales(records: tuple[Record, ...], graph: bytes) -> tuple[Record, ...
 
 
 def save_graph(graph: bytes, dump: Path) -> str:
-    """Write the serialised model as the graph of a dump that is written; returns why it is not kept, or ""."""
+    """Write the serialised model as graph of an existing dump; return the reason if it is not written, else ""."""
     file = tied_file(dump)
     if file is None:
         return ""
     path = _path_of(file)
     if len(graph) > MOST_BYTES:
-        return f"the model's graph is not kept beside {dump}: it has {len(graph):,} bytes"
+        return f"the model's graph is not saved beside {dump}: too large ({len(graph):,} bytes)"
     if is_file(path) and not _is_own(path):
-        return f"the model's graph is not kept beside {dump}: {path} is another file"
+        return f"the model's graph is not saved beside {dump}: {path} is another file"
     tie = tie_of(file)
     entry = json.dumps({"size": tie.size, "checksum": tie.checksum, "graph": _digest(graph)})
     try:
@@ -128,19 +130,19 @@ def save_graph(graph: bytes, dump: Path) -> str:
 
 
 def graph_of(dump: Path) -> bytes | None:
-    """The graph that is tied to a dump, without the tie; None where there is none."""
+    """Return the graph of a dump, without the tie; None if there is none."""
     file = tied_file(dump)
     found = _found(file) if file is not None else None
     return None if found is None else found[1]
 
 
 def tied_file(dump: Path) -> Path | None:
-    """The file by whose content a graph is tied to a dump; None for a folder of another format, or without a file."""
+    """Return the file whose checksum ties a graph to the dump; None if there is no file or the format has no tie."""
     return next(filter(is_file, (dump, dump / FOLDERS_FILE)), None)
 
 
 def tie_of(file: Path) -> Tie:
-    """Size and checksum of a dump's file."""
+    """Return size and checksum of a dump's file."""
     with open_file(file) as data:
         size = os.fstat(data.fileno()).st_size
         checksum = hashlib.blake2b(digest_size=16)
@@ -155,7 +157,7 @@ def tie_of(file: Path) -> Tie:
 
 
 def nodes_of(graph: bytes) -> list[Node]:
-    """The nodes of a serialised model. Raises WireError for what is not one."""
+    """Return the nodes of a serialised model. Raises WireError if the bytes are not a model."""
     nodes: list[Node] = []
     for field in fields(graph):
         if field.number == _GRAPH and field.wire_type == BYTES:
@@ -164,20 +166,20 @@ def nodes_of(graph: bytes) -> list[Node]:
 
 
 def quants_of(graph: bytes) -> dict[str, Quant]:
-    """The scales in a serialised model's metadata. Raises WireError for what is not one."""
+    """Return the quantisation parameters in a serialised model's metadata. Raises WireError."""
     quants: dict[str, Quant] = quants_in(_metadata(graph, KEY_OF_QUANTS))
     return quants
 
 
 def with_inputs(graph: bytes, feed: Mapping[str, np.ndarray]) -> bytes:
-    """Return the serialised model with a sketch of each input of the run in its metadata."""
+    """Return the serialised model with sketches of the run's inputs in its metadata."""
     sketches = run_inputs.as_json({name: run_inputs.sketch_of(values) for name, values in feed.items()})
     entry = _field(1, run_inputs.KEY.encode()) + _field(2, json.dumps(sketches).encode())
     return graph + _field(_METADATA, entry)
 
 
 def _metadata(graph: bytes, key: str) -> object:
-    """Return what a metadata entry of a serialised model holds as JSON; None if there is none."""
+    """Return the JSON document of a metadata entry of a serialised model; None if there is none."""
     for field in fields(graph):
         if field.number == _METADATA and field.wire_type == BYTES:
             name, *value = [_text(graph, part) for part in fields(graph, field.value, field.end)]
@@ -205,7 +207,7 @@ def _network(file: Path, records: Sequence[Record]) -> OnnxNetwork:
 
 
 def _found(file: Path) -> tuple[Tie, bytes] | None:
-    """The graph tied to a file: of its own name, else one of the folder. None for a file that is gone."""
+    """Return the graph tied to a file: first by name, then any in the folder; None if there is none."""
     named = _path_of(file)
     try:
         size = b'"size": %d,' % file.stat().st_size
@@ -235,12 +237,12 @@ def _is_tied(tie: Tie, file: Path) -> bool:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether a file is a graph that a dump was given, be it damaged."""
+    """Return whether sgsdump wrote the graph file, even if it is damaged now."""
     return KEY.encode() in _end_of(path)
 
 
 def _end_of(path: Path) -> bytes:
-    """The bytes in which the tie stands; none of what cannot be read."""
+    """Return the last bytes of a file, which hold the tie; b"" if the file cannot be read."""
     try:
         with open_file(path) as file:
             file.seek(max(os.fstat(file.fileno()).st_size - _TIE_BYTES, 0))
@@ -250,7 +252,7 @@ def _end_of(path: Path) -> bytes:
 
 
 def _read(path: Path) -> tuple[Tie, bytes] | str:
-    """A graph file's tie, and the model before it; or why it is none."""
+    """Return tie and model of a graph file, or the reason why the file is unusable."""
     try:
         data = read_all(path, MOST_BYTES + _TIE_BYTES, "a graph")
         *_, last = fields(data)
@@ -259,10 +261,10 @@ def _read(path: Path) -> tuple[Tie, bytes] | str:
             raise ValueError(key)
         tie, graph = json_of(value, path), data[: last.start]
         if tie["graph"] != _digest(graph):
-            return "it is damaged"
+            return "the file is damaged"
         return Tie(int(tie["size"]), str(tie["checksum"])), graph
     except (SgsdumpError, OSError, ValueError, TypeError, LookupError):
-        return "it is not a graph that a dump was given"
+        return "the file is not a graph that sgsdump wrote"
 
 
 def _digest(data: bytes) -> str:
@@ -275,7 +277,7 @@ def _field(number: int, data: bytes) -> bytes:
 
 def _text(data: bytes, field: Field) -> str:
     if field.wire_type != BYTES:
-        raise WireError(f"no text at byte {field.start}")
+        raise WireError(f"text expected at byte {field.start}")
     return data[field.value : field.end].decode("utf-8", "surrogateescape")
 
 
@@ -317,7 +319,7 @@ def _node(data: bytes, message: Field, weights: set[str]) -> Node:
 
 
 def _attribute(data: bytes, message: Field) -> tuple[str, Any, bool]:
-    """An attribute's name, its value where that is numbers or text, and whether it is a body or several."""
+    """Return an attribute's name, its value (numbers or text, else None), and whether it holds subgraphs."""
     name, value, many, is_body = "", None, list[Any](), False
     for field in fields(data, message.value, message.end):
         if field.number == 1:
@@ -333,7 +335,7 @@ def _attribute(data: bytes, message: Field) -> tuple[str, Any, bool]:
 
 
 def _numbers(data: bytes, field: Field) -> list[float] | list[int]:
-    """One number, or those packed into one field."""
+    """Return the numbers of a field: one, or several packed ones."""
     if field.number in (2, 7):
         floats = struct.unpack(f"<{(field.end - field.value) // 4}f", data[field.value : field.end])
         return [float(f"{number:.9g}") for number in floats]
@@ -345,9 +347,9 @@ def _numbers(data: bytes, field: Field) -> list[float] | list[int]:
 
 
 def _captured(data: bytes, attribute: Field, depth: int = 0) -> Iterator[str]:
-    """Names that the bodies of an attribute read and do not make."""
+    """Yield tensor names that an attribute's subgraphs read from the outer graph."""
     if depth > _DEEPEST:
-        raise WireError("bodies within bodies without end")
+        raise WireError(f"subgraphs nested more than {_DEEPEST} deep")
     for body in fields(data, attribute.value, attribute.end):
         if body.number not in (6, 11):
             continue

@@ -1,4 +1,4 @@
-"""The contents of a dump, tensor by tensor: facts, and statistics of the values in one pass over them."""
+"""Facts and statistics of each tensor of a dump, computed in one pass over the values."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ PART = 1 << 20
 
 @dataclass(frozen=True)
 class Storage:
-    """How a tensor is kept.
+    """Storage facts of a tensor.
 
-    origin            ``NCHW [1, 5, 6, 7]``, the logical tensor of a device's layout; "" when there is none.
-    scale zero_point  "" and None where there is none; a scale per channel as ``0.5, 0.25, … (8)``.
+    origin      logical layout and shape of a tensor in a device layout, ``NCHW [1, 5, 6, 7]``; "" for plain layouts.
+    quantised   element type of the quantised values; "" without quantisation.
+    scale       scale as text; per channel ``0.5, 0.25, … (8)``; "" without quantisation.
+    zero_point  None without quantisation.
     """
 
     shape: tuple[int, ...] | None
@@ -36,14 +38,14 @@ class Storage:
 
 @dataclass(frozen=True)
 class Content:
-    """The statistics of a tensor's values.
+    """Statistics of a tensor's values.
 
-    of          what they are of: ``real`` values, ``stored`` integers (their true scale is not known), ``padded`` real
-                values (a device's layout whose original shape is not known), ``dump`` (the run itself kept statistics
-                only), or "" where there are none.
-    statistics  None in a field that is not known; min, max, mean and l2norm are of the finite values.
-    reason      why there are no statistics, or not of the real values; ``damaged`` when the dump is to blame.
-    saturated   the largest or smallest value is ±65504, the end of what its type, float16, holds.
+    of          the values described: ``real`` values; ``stored`` integers (true scale unknown); ``padded`` real values
+                (device layout with unknown original shape); ``dump`` (the dump holds only statistics); "" for none.
+    statistics  None in unknown fields; min, max, mean and l2norm describe the finite values.
+    reason      why there are no statistics, or none of the real values.
+    damaged     True if the dump is damaged.
+    saturated   True if the maximum or minimum is ±65504, the limit of float16.
     """
 
     of: str
@@ -55,7 +57,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Item:
-    """One record of a dump. ``number`` counts from 0 in file order."""
+    """Facts and statistics of one record; ``number`` counts from 0 in file order."""
 
     number: int
     name: str
@@ -68,7 +70,7 @@ class Item:
 
 
 def inventory(records: Iterable[tuple[int, Record]]) -> Iterator[Item]:
-    """An item for each record and its number, its values read once."""
+    """Yield an item for each numbered record; the values are read once."""
     for number, record in records:
         storage, op = _storage(record.tensor.info), record.tensor.info.op_type or record.op_type
         content = _content(record.tensor)
@@ -93,7 +95,7 @@ def _scale(scale: float | np.ndarray) -> str:
 
 def _content(tensor: Tensor) -> Content:
     if tensor.statistics is not None:
-        return _with_saturation(tensor, "dump", tensor.statistics, "only statistics were dumped")
+        return _with_saturation(tensor, "dump", tensor.statistics, "the dump holds only statistics")
     of, reason = "real", ""
     try:
         try:
@@ -119,7 +121,7 @@ def _with_saturation(tensor: Tensor, of: str, statistics: Statistics, reason: st
 
 
 def _real_statistics(tensor: Tensor) -> Statistics:
-    """The statistics of the real values, dequantised a part at a time. Raises ValuesError as ``Tensor.real`` does."""
+    """Return statistics of the real values, dequantised part by part. Raises ValuesError like ``Tensor.real``."""
     values = values_of(tensor)
     if values.to_real is None:
         return summarise(in_memory(values.array))

@@ -1,4 +1,4 @@
-"""Opening and saving dumps of any format, recognised by their content."""
+"""Functions that open and save dumps; the format of a file is recognised by its content."""
 
 from __future__ import annotations
 
@@ -22,14 +22,36 @@ from sgsdump.tensors.tensor import Tensor
 
 
 def open_dump(path: str | Path, step: int | None = None, rank: int | None = None) -> Dump:
-    """Read a dump of any known format, recognised by its content. Headers are read now, values when asked for.
+    """Open a dump of any known format. Headers are read at once, tensor values on request.
 
-    path  a file or a folder. A tree of several runs needs a choice: ``step`` and ``rank``, or after the path,
-          ``tree@step=3,rank=0,graph=NAME`` (``list_runs`` has what there is). The graph that ``sgsdump dump`` and
-          ``pipeline`` keep beside a dump is found (``dumps/graph_file.py``).
+    Parameters
+    ----------
+    path : str or Path
+        A file or folder. For a tree with several runs, a suffix may select the run:
+        ``tree@step=3,rank=0,graph=NAME``. ``list_runs`` lists the runs of a tree.
+    step : int, optional
+        Step (iteration, token) of the run to open.
+    rank : int, optional
+        Rank of the run to open.
 
-    Raises FormatError when the file is missing, empty, damaged or of no known format, ConfigError when several runs fit
-    the choice, or none.
+    Returns
+    -------
+    Dump
+        If ``sgsdump dump`` or ``sgsdump pipeline`` stored the model's graph beside the dump, ``Dump.network`` returns
+        the operators of this graph.
+
+    Raises
+    ------
+    FormatError
+        If the file is missing, empty or damaged, or if its format is unknown.
+    ConfigError
+        If no run, or more than one run, matches the selection.
+    MissingExtra
+        If the format needs a library that is not installed (safetensors).
+
+    Notes
+    -----
+    The format is recognised by the content, not by the file ending.
     """
     format, folder = located(Path(path), Choice(step, rank))
     with collector_paused():
@@ -38,7 +60,7 @@ def open_dump(path: str | Path, step: int | None = None, rank: int | None = None
 
 
 def _read(format: Any, path: Path) -> Dump:
-    """Read a dump; what a plug-in's reader raises by mistake is one line."""
+    """Read a dump. An unexpected exception of a plug-in's reader becomes a FormatError of one line."""
     try:
         dump: Dump = format.read(path)
     except SgsdumpError:
@@ -46,7 +68,7 @@ def _read(format: Any, path: Path) -> Dump:
     except Exception as error:
         if format.name in FORMATS.own:
             raise
-        raise FormatError(f"{path}: the plug-in's reader {format.name} failed: {error}") from error
+        raise FormatError(f"{path}: reader {format.name!r} of a plug-in failed: {error}") from error
     return dump
 
 
@@ -56,18 +78,43 @@ def save_dump(
     format: str | None = None,
     on_loss: Literal["warn", "raise", "ignore"] = "warn",
 ) -> None:
-    """Write a dump, arrays by name, or tensors and records (an iterator's one in memory at a time); whole or not at
-    all.
+    """Write a dump atomically: either the complete file or folder, or nothing.
 
-    format   None: the dump's own when ``path`` ends as its files do, else by the ending: .bin, .txt, .npz,
-             .safetensors, without one a folder of .npy files. A dump in its own format keeps its variant, byte for
-             byte.
-    on_loss  when the format cannot hold everything: "warn" writes and gives a LossWarning, "raise" writes nothing and
-             raises ValuesError, "ignore" writes.
+    Parameters
+    ----------
+    dump : Dump, mapping or iterable
+        A dump, arrays by name (``{name: array}``), or tensors and records. The items of an iterator are written one by
+        one, so that only one tensor is in memory at a time.
+    path : str or Path
+        File or folder to write. An existing file or folder is replaced.
+    format : str, optional
+        Format name, such as ``"npz"``. By default, the dump's own format if ``path`` has the ending of this format.
+        Otherwise the ending selects the format: .bin, .txt, .npz or .safetensors; a path without ending becomes a
+        folder of .npy files.
+    on_loss : {"warn", "raise", "ignore"}
+        Action if the format cannot hold all facts or values: write and issue a LossWarning, write nothing and raise
+        ValuesError, or write without a warning.
 
-    Raises ConfigError for an ending or a format that cannot be written, OutputError when the disk refuses, and
-    ValuesError for a tensor that the format cannot hold at all.
+    Raises
+    ------
+    ConfigError
+        If the ending or the format is unknown or cannot be written, or if ``dump`` is of an unsupported type.
+    ValuesError
+        If the format cannot hold a tensor at all, or if ``on_loss="raise"`` and something would be lost.
+    OutputError
+        If the file cannot be written (missing folder, full disk, no permission).
 
+    Warns
+    -----
+    LossWarning
+        If ``on_loss="warn"`` and the format cannot hold everything.
+
+    Notes
+    -----
+    A dump that is saved in its own format keeps its variant: the file is reproduced byte for byte.
+
+    Examples
+    --------
     >>> import tempfile
     >>> import numpy as np
     >>> folder = tempfile.TemporaryDirectory()
@@ -77,7 +124,7 @@ def save_dump(
     Tensor('conv1', shape=(1, 2), dtype=float16)
     >>> save_dump(dump, f"{folder.name}/x.bin", on_loss="raise")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    sgsdump.errors.ValuesError: nothing is written: sigmastar_bin loses something: 1 tensor is float16, kept as ...
+    sgsdump.errors.ValuesError: nothing is written: sigmastar_bin cannot hold everything: 1 tensor is float16, ...
     """
     if on_loss not in ("warn", "raise", "ignore"):
         raise ConfigError(f"unknown on_loss {on_loss!r}; choose one of: warn, raise, ignore")
@@ -99,19 +146,19 @@ def save_dump(
         writer(_watched(records, facts, target, on_loss), path, target.variant)
     lost = losses(facts, *target)
     if lost:
-        warnings.warn(one_line(f"{target.format} loses something: {'; '.join(lost)}"), LossWarning, stacklevel=2)
+        warnings.warn(one_line(f"{target.format} cannot hold everything: {'; '.join(lost)}"), LossWarning, stacklevel=2)
 
 
 def as_records(tensors: Iterable[Tensor | Record]) -> Iterator[Record]:
-    """Number plain tensors as the single outputs of operators 0, 1, 2 …; records pass unchanged."""
+    """Yield a record for each item: plain tensors become single outputs of operators 0, 1, 2 and so on."""
     for index, item in enumerate(tensors):
         if not isinstance(item, Tensor | Record):
-            raise ConfigError(f"tensors or records can be saved, not a {type(item).__name__}; or give {{name: array}}")
+            raise ConfigError(f"cannot save a {type(item).__name__}. Pass tensors, records or {{name: array}}")
         yield item if isinstance(item, Record) else Record("out", 0, index, item.info.op_type, item)
 
 
 def _records(dump: Dump | Mapping[str, Any] | Iterable[Tensor | Record]) -> Sequence[Record] | Iterator[Record]:
-    """The records to write: a sequence unless ``dump`` is an iterator."""
+    """Return the records to write: an iterator if ``dump`` is an iterator, else a sequence."""
     if isinstance(dump, Dump):
         return dump.records
     if isinstance(dump, Mapping):
@@ -119,13 +166,13 @@ def _records(dump: Dump | Mapping[str, Any] | Iterable[Tensor | Record]) -> Sequ
     if isinstance(dump, Tensor | Record):
         return list(as_records([dump]))
     if isinstance(dump, str | bytes | Path) or not isinstance(dump, Iterable):
-        raise ConfigError(f"a dump, tensors or {{name: array}} can be saved, not a {type(dump).__name__}")
+        raise ConfigError(f"cannot save a {type(dump).__name__}. Pass a Dump, tensors, records or {{name: array}}")
     return as_records(dump) if isinstance(dump, Iterator) else list(as_records(dump))
 
 
 def _named(name: object, values: Any) -> Tensor:
     if not isinstance(name, str):
-        raise ConfigError(f"the name of a tensor is text, not {name!r}")
+        raise ConfigError(f"tensor names must be strings, not {name!r}")
     if isinstance(values, Tensor):
         return Tensor(replace(values.info, name=name), values.raw, values.statistics)
     return Tensor.of(name, values)
@@ -142,15 +189,17 @@ def _target(dump: object, path: Path, format: str | None) -> Target:
 
 
 def _is_kept(dump: object, target: Target) -> bool:
-    """Whether a dump goes back into the form it was read from, byte for byte."""
+    """Return whether the dump is written in the format and variant that it was read from."""
     if not isinstance(dump, Dump) or dump.path is None:
         return False
     return target.format == dump.format and target.variant is dump.variant
 
 
 def _watched(records: Iterable[Record], facts: list[Record], target: Target, on_loss: str) -> Iterator[Record]:
-    """The records, their facts kept without the values. What they lose is known when all have passed: an error then
-    keeps the writer from giving the file its name."""
+    """Yield the records and append their facts, without values, to ``facts``.
+
+    Losses are checked after the last record. An error at this point stops the writer before it renames the file.
+    """
     for record in records:
         tensor = record.tensor
         facts.append(replace(record, tensor=Tensor(tensor.info, _no_values, tensor.statistics)))
@@ -160,10 +209,10 @@ def _watched(records: Iterable[Record], facts: list[Record], target: Target, on_
 
 
 def _no_values() -> np.ndarray:
-    raise ValuesError("only the facts of a tensor that was written are kept")
+    raise ValuesError("values were released after writing; only the facts of the tensor are kept")
 
 
 def _refuse(records: Sequence[Record], target: Target, on_loss: str) -> None:
     lost = losses(records, *target) if on_loss == "raise" else []
     if lost:
-        raise ValuesError(f"nothing is written: {target.format} loses something: {'; '.join(lost)}")
+        raise ValuesError(f"nothing is written: {target.format} cannot hold everything: {'; '.join(lost)}")

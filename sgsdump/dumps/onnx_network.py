@@ -1,4 +1,4 @@
-"""Where the operators of an ONNX model's run stand: by the model's nodes, or by the names that torch.onnx gives."""
+"""Positions of dumped operators in an ONNX model, from the model's nodes or from the names that torch.onnx assigns."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from sgsdump.dumps.quantised_graph import Node, QuantisedGraph
 from sgsdump.tensors.types import Quant
 
 FUSED = "fused_activation"
-"""Attribute of a node: the activation that its operator has inside."""
+"""Node attribute: the fused activation of the operator."""
 INITIALIZER = "initializer "
-"""Beginning of the name of an argument, the slot after it: the initializer that is read there, [name, type, what its
-values are known by] as JSON."""
+"""Prefix of an argument name, followed by the input slot: the initializer at this slot as JSON [name, type, identity of
+its values]."""
 SCOPES = "pkg.torch.onnx.name_scopes"
 _QUOTED = re.compile(r"'([^']*)'")
 _NUMBERED = re.compile(r"(.+?)(?:_\d{1,6})?", re.DOTALL)
 
 
 class OnnxNetwork(dict[int, Operator]):
-    """The operators of a model's run. ``reads``: of each tensor that a node of the model makes, dumped or not, what it
-    is made from, by name. ``quantised``: the tensors of the model that are one, where it is quantised. ``fed``: what
-    the run was fed, as ``run_inputs.as_json`` gives it; None where that is not known."""
+    """Operators of a model's run by op_index.
+
+    reads      input names of the node that produces a tensor, by tensor name, dumped or not.
+    quantised  groups of tensors of a quantised model.
+    fed        sketches of the run's inputs in the form of ``run_inputs.as_json``; None if unknown.
+    """
 
     def __init__(
         self,
@@ -45,11 +48,12 @@ def of_nodes(
     quants: Mapping[str, Quant] = MappingProxyType({}),
     fed: object = None,
 ) -> OnnxNetwork:
-    """The operators of a model's run from the model's nodes: name, type, names of what they read and make, the module
-    ("" for the one that the name tells), and the attributes.
+    """Return the operators of a model's run from the model's nodes.
 
-    quants  of its tensors, where the model is quantised.
-    fed     what the run was fed (``OnnxNetwork``)."""
+    nodes   nodes of the model; an empty module means that the node's name holds the module.
+    quants  quantisation parameters of a quantised model's tensors.
+    fed     sketches of the run's inputs (``OnnxNetwork``).
+    """
     makers = {name: node for node in nodes for name in node[3] if name}
     operators: dict[int, Operator] = {}
     for record in records:
@@ -58,7 +62,7 @@ def of_nodes(
             name, kind, reads, makes, module, attributes = node
             values: dict[Value, Hashable] = {("in", slot): read for slot, read in enumerate(reads) if read}
             values |= {("out", slot): output for slot, output in enumerate(makes) if output}
-            if values.get(("out", record.slot)) != record.name:  # a dump that numbers tensors, not nodes
+            if values.get(("out", record.slot)) != record.name:  # some dumps number tensors instead of nodes
                 values = {value: made for value, made in values.items() if value[0] == "in"}
                 values["out", record.slot] = record.name
             where = module or module_of(name)[0]
@@ -67,8 +71,10 @@ def of_nodes(
 
 
 def module_by_scopes(scopes: str, reads: Iterable[str], weights: Set[str]) -> str:
-    """``layer1.0.conv1`` from a node's metadata as torch's exporter writes them; "" for the outermost module, and where
-    they do not say."""
+    """Return the module path (``layer1.0.conv1``) from a node's metadata, as torch's exporter writes them.
+
+    Return "" for the outermost module, and if the metadata name no module.
+    """
     names = _QUOTED.findall(scopes)
     if not names:
         return ""
@@ -77,7 +83,7 @@ def module_by_scopes(scopes: str, reads: Iterable[str], weights: Set[str]) -> st
 
 
 def of_names(records: Iterable[Record]) -> dict[int, Operator]:
-    """The operators whose names say where they stand as torch.onnx's do, ``/layer1/layer1.0/conv1/Conv``."""
+    """Return the operators whose names have the form of torch.onnx, ``/layer1/layer1.0/conv1/Conv``."""
     operators: dict[int, Operator] = {}
     for record in records:
         name = next((text for text in (record.op_type, record.name) if text.startswith("/")), "")
@@ -87,8 +93,10 @@ def of_names(records: Iterable[Record]) -> dict[int, Operator]:
 
 
 def module_of(node: str) -> tuple[str, str]:
-    """The path of modules in a node's name, and the operator: ``layer1.0.conv1`` and ``Conv``; a child that was called
-    through its list or Sequential repeats the list's name."""
+    """Return module path and operator from a node name: ``layer1.0.conv1`` and ``Conv``.
+
+    A child of a ModuleList or Sequential repeats the name of its parent; the repetition is removed.
+    """
     *parts, last = node.strip("/").split("/")
     path: list[str] = []
     for part in parts:

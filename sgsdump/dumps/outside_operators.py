@@ -1,7 +1,7 @@
-"""What stands around a round of a program: the outermost module, and what ran before it, outside any module.
+"""Records of operators that ran outside any module, before a round of a program, and of the round's outermost module.
 
-Before a round run sampling, masks and bookkeeping. The dumping tool records no values of these operators, but what each
-was called with, and of each tensor a checksum and statistics.
+Such operators compute sampling, masks and bookkeeping. The dumping tool records their arguments, and a checksum and
+statistics of each tensor, but no values.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class OutsideTensor:
-    """A tensor without its values.
+    """A tensor without values.
 
-    checksum  equal for equal values; None where it was not taken.
-    figures   the largest and the smallest value, mean and L2 norm; () where they were not taken.
+    checksum  equal for equal values; None if not recorded.
+    figures   maximum, minimum, mean and L2 norm; () if not recorded.
     """
 
     dtype: str
@@ -26,11 +26,11 @@ class OutsideTensor:
 
 @dataclass(frozen=True)
 class OutsideOperator:
-    """An operator between two rounds.
+    """An operator that ran between two rounds.
 
-    kind       in the words of its library: ``aten.div``.
-    source     the line of the program that called it, ``net.py:28``.
-    arguments  those that are no tensors, by name, as JSON.
+    kind       operator type in the vocabulary of its library: ``aten.div``.
+    source     program line of the call, ``net.py:28``.
+    arguments  non-tensor arguments by name, as JSON.
     """
 
     kind: str
@@ -42,8 +42,10 @@ class OutsideOperator:
 
 @dataclass(frozen=True)
 class OutermostModule:
-    """What the outermost module of a round took and gave, by whatever tells values of this run apart
-    (``Operator.values``); ``name`` is its class, or the name of a compiled function."""
+    """Inputs and outputs of a round's outermost module, as value identities (``Operator.values``).
+
+    ``name`` is the module's class or the name of a compiled function.
+    """
 
     name: str = ""
     inputs: tuple[Hashable, ...] = ()

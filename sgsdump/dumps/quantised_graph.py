@@ -1,17 +1,19 @@
-"""What the graph of a network quantised by others says: which tensor truly holds the quantised values of which.
+"""Analysis of models quantised with another tool: which tensors hold the quantised values of a float tensor.
 
-Two forms are usual, and mixtures of them. In QDQ a float tensor goes through ``QuantizeLinear`` and
-``DequantizeLinear``, and operators read what comes out; in QOperator an operator (``QLinearConv``) takes and gives
-integer codes, whose scale and zero point it reads. ``DynamicQuantizeLinear`` finds both while it runs. All of these are
-edges of the network, not operators of it: the tensors along one are one tensor, its *group*.
+Two forms are common, also mixed. In QDQ, a float tensor passes ``QuantizeLinear`` and ``DequantizeLinear``, and
+operators read the result. In QOperator, an operator (``QLinearConv``) reads and writes integer codes and reads their
+scale and zero point. ``DynamicQuantizeLinear`` computes scale and zero point at run time.
+
+This module treats quantisation operators as edges of the model, not as operators. All tensors along an edge form one
+*group*, which stands for one tensor of the float model::
 
     X -> QuantizeLinear -> X_q -> DequantizeLinear -> X_dq      one group: root X, codes X_q, holder X_dq
     QLinearConv -> Y_q                                          one group: root and holder Y_q
-    CONV_2D -> Y_q -> QUANTIZE -> Y_r                           one group: root Y_q, holder what operators read
+    CONV_2D -> Y_q -> QUANTIZE -> Y_r                           one group: root Y_q, holder the codes that are read
 
-The last is TensorFlow Lite's: ``QUANTIZE`` also gives codes another scale, before a concatenation for instance.
-Works on names alone, as a dump's graph file has them, and on a model of any size. Specifications:
-https://onnx.ai/onnx/operators, https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md.
+The last form is from TensorFlow Lite, where ``QUANTIZE`` also rescales codes, for example before a concatenation.
+The analysis needs only names, as in a dump's graph file. Specifications: https://onnx.ai/onnx/operators,
+https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md.
 """
 
 from __future__ import annotations
@@ -29,36 +31,36 @@ import numpy as np
 from sgsdump.tensors.dtypes import KNOWN, name_of
 from sgsdump.tensors.types import Quant
 
-# name, type, names read, names made, module, attributes: as dumps/onnx_network.py has nodes
+# Node of an ONNX model: name, type, input names, output names, module, attributes (as in onnx_network.py).
 Node = tuple[str, str, list[str], list[str], str, Mapping[str, str]]
 
 KEY = "sgsdump.quants"
 DYNAMIC = "DynamicQuantizeLinear"
-# Float in, float out: a QuantizeLinear and DequantizeLinear in one.
+# Fake quantisation: QuantizeLinear and DequantizeLinear in one operator, float in, float out.
 FAKE = frozenset(("QcQuantizeOp", "FakeQuantize", "FakeQuant", "Quant", "FixNeuron"))
-# Operators whose name alone says that they compute on integers.
+# Integer operators without the prefix QLinear, and their float operators.
 _INTEGER = {"ConvInteger": "Conv", "MatMulInteger": "MatMul", "MatMulIntegerToFloat": "MatMul", "QGemm": "Gemm"}
 _INTEGER |= {"MatMulNBits": "MatMul", "DynamicQuantizeMatMul": "MatMul", "QAttention": "Attention"}
 _PREFIX = "QLinear"
-# Where an operator on codes reads the scale and the zero point of what it makes.
+# Input slots from which an integer operator reads the scale and the zero point of its output.
 SCALE_SLOTS: Mapping[str, tuple[int, int]] = MappingProxyType(
     dict.fromkeys(("QLinearConv", "QLinearMatMul", "QLinearAdd", "QLinearMul"), (6, 7))
     | dict.fromkeys(("QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax", "QLinearReduceMean"), (3, 4))
     | dict.fromkeys(("QLinearAveragePool", "QLinearGlobalAveragePool"), (3, 4))
     | {"QLinearConcat": (0, 1), "QGemm": (7, 8), "QLinearWhere": (7, 8)}
 )
-# Operators that only move values: what they make of codes are codes of the same scale.
+# Operators that only move values: codes keep their scale.
 MOVES = frozenset(
     "Reshape Transpose Squeeze Unsqueeze Flatten Identity MaxPool Slice Gather Split Pad Resize Expand Tile "
     "DepthToSpace SpaceToDepth".split()
 )
 _FLOATS = ("1", "10", "11", "16")  # of onnx.TensorProto: float32, float16, float64, bfloat16
 _NONE: Mapping[str, Quant] = MappingProxyType({})
-_LONGEST = 4096  # scales of a tensor in a graph file
+_LONGEST = 4096  # most scales per tensor in a graph file
 
 
 def is_quantise(kind: str) -> bool:
-    """``QuantizeLinear``, those of other domains that end so (``DynamicQuantizeLinear``), and TensorFlow Lite's."""
+    """Return whether the type is ``QuantizeLinear``, ends in it (``DynamicQuantizeLinear``), or is ``QUANTIZE``."""
     return kind.endswith("QuantizeLinear") or kind == "QUANTIZE"
 
 
@@ -67,17 +69,17 @@ def is_dequantise(kind: str) -> bool:
 
 
 def is_edge(kind: str) -> bool:
-    """Whether an operator of this type is an edge of the network: it changes how values are stored, nothing else."""
+    """Return whether the operator type is an edge: it changes only the storage of values."""
     return is_quantise(kind) or is_dequantise(kind) or kind in FAKE
 
 
 def is_passed(node: Node) -> bool:
-    """Whether a node is seen through: an edge, or a Cast to a float type."""
+    """Return whether the node is transparent: an edge or a Cast to a float type."""
     return is_edge(node[1]) or (node[1] == "Cast" and node[5].get("to") in _FLOATS)
 
 
 def float_kind(kind: str) -> str:
-    """The type of the float operator that one on integers stands for: ``Conv`` for ``QLinearConv``."""
+    """Return the float operator type of an integer operator: ``Conv`` for ``QLinearConv``."""
     if kind in _INTEGER:
         return _INTEGER[kind]
     return kind[len(_PREFIX) :] if kind.startswith(_PREFIX) else kind
@@ -88,18 +90,19 @@ def on_integers(kind: str) -> bool:
 
 
 def gives_codes(kind: str, reads: Sequence[str]) -> bool:
-    """Whether an operator on integers gives integers: it reads the scale of what it makes."""
+    """Return whether an integer operator outputs codes: it then reads the scale of its output."""
     slots = SCALE_SLOTS.get(kind)
     return slots is not None and len(reads) > slots[0] and bool(reads[slots[0]])
 
 
 @dataclass(frozen=True)
 class Group:
-    """The tensors that are one tensor of the network.
+    """All tensors that stand for one tensor of the float model.
 
-    root    where it begins: what the first QuantizeLinear reads, or what an operator on codes makes.
-    codes   its integers, ``reals`` the floats that they mean, in the order of the nodes.
-    copies  floats of another width.
+    root    first tensor: input of the first QuantizeLinear, or output of an integer operator.
+    codes   integer tensors in node order.
+    reals   dequantised float tensors in node order.
+    copies  float tensors of another width.
     """
 
     root: str
@@ -113,7 +116,7 @@ class Group:
 
     @property
     def holder(self) -> str:
-        """The tensor that truly holds the quantised values; the root where nothing is quantised."""
+        """Tensor with the quantised values; the root if nothing is quantised."""
         return next(iter((*self.reals, *self.codes)), self.root)
 
     @property
@@ -122,9 +125,9 @@ class Group:
 
 
 class QuantisedGraph:
-    """The groups of a graph whose nodes stand in an order in which they can run; of a float graph each tensor is one.
+    """Groups of a graph with topologically sorted nodes. In a float graph, each tensor is a group.
 
-    quants  of codes and of the floats that they mean, as far as their scale is a constant.
+    quants  quantisation parameters of codes and dequantised tensors, if their scale is constant.
     """
 
     def __init__(self, nodes: Iterable[Node], quants: Mapping[str, Quant] = _NONE):
@@ -137,7 +140,7 @@ class QuantisedGraph:
 
     @cached_property
     def readers(self) -> dict[str, list[Node]]:
-        """The operators that read a group, by its root, edges left out."""
+        """Operators that read a group, without edges, by the group's root."""
         readers: dict[str, list[Node]] = defaultdict(list)
         for node in self.nodes:
             if not is_passed(node):
@@ -151,7 +154,7 @@ class QuantisedGraph:
 
     @cached_property
     def dynamic(self) -> dict[str, tuple[str, str]]:
-        """Codes whose scale and zero point are found while the network runs: the names of these."""
+        """Names of scale and zero point of dynamically quantised codes, by codes."""
         return {
             node[3][0]: (node[3][1], node[3][2])
             for node in self.nodes
@@ -160,8 +163,10 @@ class QuantisedGraph:
 
     @cached_property
     def steps(self) -> frozenset[str]:
-        """Scales and zero points found while the network runs, and what is made of nothing but these and constants;
-        names that the float network has too are among them."""
+        """Scales and zero points computed at run time, and tensors computed only from them and constants.
+
+        The set may contain names of the float model.
+        """
         found = {name for _, kind, _, makes, *_ in self.nodes if kind == DYNAMIC for name in makes[1:]}
         for _, kind, reads, makes, *_ in self.nodes:
             made = [name for name in reads if name in self.makers]
@@ -187,7 +192,7 @@ class QuantisedGraph:
 
     @cached_property
     def groups(self) -> dict[str, Group]:
-        """Every group by its root, in the order of the nodes; those that nothing makes are inputs and weights."""
+        """Groups by root, in node order. Groups without a producer are inputs and weights."""
         codes: dict[str, list[str]] = defaultdict(list)
         reals: dict[str, list[str]] = defaultdict(list)
         roots: dict[str, None] = {}
@@ -207,7 +212,7 @@ class QuantisedGraph:
         return {root: Group(root, self._by_use(codes[root]), tuple(reals[root]), tuple(copies[root])) for root in roots}
 
     def _by_use(self, codes: Sequence[str]) -> tuple[str, ...]:
-        """Codes of one tensor with several scales: first those that operators read; the last where none does."""
+        """Sort codes of one tensor with several scales: first the codes that operators read, else the last codes."""
         read = [name for name in codes if name in self._read]
         if len(codes) < 2 or len(read) > 1:
             return tuple(codes)
@@ -224,14 +229,14 @@ class QuantisedGraph:
 
 
 def dequantised(codes: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) -> np.ndarray:
-    """The float32 values of codes whose scale and zero point were found as the network ran, one number each."""
+    """Return float32 values of dynamically quantised codes; scale and zero point are scalars."""
     steps = codes.astype(np.float32) - np.float32(zero_point.reshape(-1)[0])
     real: np.ndarray = steps * np.float32(scale.reshape(-1)[0])
     return real
 
 
 def quants_text(quants: Mapping[str, Quant]) -> str:
-    """As JSON: by name [dtype, scale or scales, zero point, axis]."""
+    """Return JSON that maps a name to [dtype, scale or scales, zero point, axis]."""
     entries = {}
     for name, quant in quants.items():
         if quant.dtype is not None and np.size(quant.scale) <= _LONGEST:
@@ -241,7 +246,7 @@ def quants_text(quants: Mapping[str, Quant]) -> str:
 
 
 def quants_in(document: Any) -> dict[str, Quant]:
-    """What ``quants_text`` wrote, of anyone: entries that are none are left out."""
+    """Return the quantisation parameters from a document of ``quants_text``; skip malformed entries."""
     quants: dict[str, Quant] = {}
     for name, entry in document.items() if isinstance(document, dict) else ():
         try:

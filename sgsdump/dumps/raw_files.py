@@ -1,17 +1,20 @@
-"""Files of bare values without a header, whose type only the user knows.
+"""Reader of raw files: values without a header, whose element type the user supplies.
 
 ::
 
-    output/Result_0/prob.raw                  QNN and SNPE: qnn-net-run, snpe-net-run; a folder for each input
-    output/Result_0/Predictions/Reshape_1.raw the name of a tensor may have folders
+    output/Result_0/prob.raw                  QNN and SNPE (qnn-net-run, snpe-net-run); one folder per input
+    output/Result_0/Predictions/Reshape_1.raw tensor names may contain folders
     prob.bin                                  any file, or a folder of .bin files, that no format recognises
 
-Values are little-endian, in C order. A tensor is an output named as its file without the ending, with the folders below
-the one that was named. A folder of several ``Result_N`` needs a choice of ``step`` N. Without a shape a tensor is flat,
-and a comparison takes the shape from the other side (``comparison/layout_match.py``): these tools put out NHWC where
-the model was NCHW, which it finds. It pairs names that these tools wrote with ``_`` for all that is no letter or digit,
-too. A shape is given by a pattern of names, or by the model: a tensor of it has the
-file's name, or has it with ``_`` for all that is no letter or digit, and is named as the model names it then.
+Values are little-endian, in C order. Each file is one output tensor. Its name is the path below the given folder,
+without the ending. If a folder has several ``Result_N``, ``step`` N selects one.
+
+A tensor without a shape is flat, and a comparison takes the shape from the other dump (``comparison/layout_match.py``).
+These tools write NHWC for models in NCHW; the comparison detects this. They also replace each character other than a
+letter or digit by ``_``; the comparison pairs such names too.
+
+The user gives shapes by name pattern or by a model. A model's tensor matches a file of the same name, also after this
+replacement; the tensor then gets the name and the shape from the model.
 
 Source: the documentation of qnn-net-run (--output_dir, --use_native_output_files) and snpe-net-run (--output_dir).
 """
@@ -44,10 +47,11 @@ _READ_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class RawFacts:
-    """What the user knows of raw files.
+    """User-supplied facts about raw files.
 
-    dtypes  patterns of names and the element type of those they fit; the last that fits counts.
-    shapes  the same with shapes. model  the tensors of the model, by name, and their shapes.
+    dtypes  (name pattern, element type); the last matching pattern counts.
+    shapes  (name pattern, shape); the last matching pattern counts.
+    model   shapes of the model's tensors by name.
     """
 
     dtypes: Sequence[tuple[str, np.dtype]]
@@ -56,7 +60,7 @@ class RawFacts:
 
 
 def is_raw(path: Path) -> bool:
-    """Whether a path is raw files: ``.raw`` ones, or any that no format recognises."""
+    """Return whether a path holds raw files: ``.raw`` files, or files that no format recognises."""
     if path.is_dir():
         if has_file(path, ENDING):
             return True
@@ -65,10 +69,10 @@ def is_raw(path: Path) -> bool:
 
 
 def open_raw(path: Path, facts: RawFacts, step: int | None = None) -> Dump:
-    """The dump of a raw file, or of those in a folder; ``step`` N is for the folder ``Result_N``.
+    """Return the dump of a raw file or of the raw files in a folder; ``step`` N selects the folder ``Result_N``.
 
-    Raises ConfigError for a choice that is to be made, for a type that no whole byte holds and a pattern that fits no
-    name, FormatError for a file that is no whole number of elements or of another size than its shape.
+    Raises ConfigError if several results exist and none is selected, for an element type smaller than a byte, and for a
+    pattern without a match. Raises FormatError if a file's size does not fit its element type or shape.
     """
     notes: list[str] = []
     if path.is_dir():
@@ -85,8 +89,8 @@ def open_raw(path: Path, facts: RawFacts, step: int | None = None) -> Dump:
     ordered = [tensor.info.name for tensor in tensors if _is_ordered(facts.model.get(tensor.info.name, ()))]
     if ordered:
         notes.append(
-            f"tensors have the model's shapes ({len(ordered)}), as if they lay as in the model: "
-            f"{', '.join(ordered[:3])}; where the tool put out NHWC, give --raw-shape PATTERN=SHAPE"
+            f"{len(ordered)} tensors have their shapes from the model and are assumed to be in its layout: "
+            f"{', '.join(ordered[:3])}; if the tool wrote NHWC, give --raw-shape PATTERN=SHAPE"
         )
     return Dump([Record("out", 0, index, "", tensor) for index, tensor in enumerate(tensors)], RAW, None, path, notes)
 
@@ -94,22 +98,22 @@ def open_raw(path: Path, facts: RawFacts, step: int | None = None) -> Dump:
 def _tensor(file: Path, name: str, facts: RawFacts, by_word: Mapping[str, str], notes: list[str]) -> Tensor:
     dtype = next((dtype for pattern, dtype in reversed(facts.dtypes) if fnmatchcase(name, pattern)), None)
     if dtype is None:
-        raise ConfigError(f"no element type fits the raw file {name!r}; give one for all others: --raw-dtype float32")
+        raise ConfigError(f"no element type given for raw file {name!r}. Add a default: --raw-dtype float32")
     if bits(dtype) != 8 * dtype.itemsize:
-        raise ConfigError(f"raw values of {name_of(dtype)} are not read; unpack them to int8 or uint8")
+        raise ConfigError(f"raw files of {name_of(dtype)} are not supported. Unpack the values to int8 or uint8")
     size = file.stat().st_size
     if size % dtype.itemsize or not size:
-        raise FormatError(f"{file} has {size} bytes, which are no whole number of {name_of(dtype)}")
+        raise FormatError(f"{file} has {size} bytes, not a whole number of {name_of(dtype)} values")
     count = size // dtype.itemsize
     info = TensorInfo(name, None, dtype)
     shape = next((shape for pattern, shape in reversed(facts.shapes) if fnmatchcase(name, pattern)), None)
     if shape is not None and math.prod(shape) != count:
-        raise FormatError(f"{file} has {count} values of {name_of(dtype)}, not those of the shape {list(shape)}")
+        raise FormatError(f"{file} has {count} values of {name_of(dtype)}, which do not fit the shape {list(shape)}")
     meant = name if name in facts.model else by_word.get(word(name))
     if meant is not None:
         info = replace(info, name=meant)
         if math.prod(facts.model[meant]) != count:
-            notes.append(f"{name!r} has {count} values, not those of the model's shape {list(facts.model[meant])}")
+            notes.append(f"{name!r} has {count} values, which do not fit the model's shape {list(facts.model[meant])}")
         elif shape is None:
             shape = facts.model[meant]
     return Tensor(replace(info, shape=shape), partial(_load, source_of(file), dtype, shape, count))
@@ -122,7 +126,7 @@ def _load(source: Source, dtype: np.dtype, shape: tuple[int, ...] | None, count:
 
 
 def _is_ordered(shape: tuple[int, ...]) -> bool:
-    """Whether a model's shape has channels that a tool may have put last."""
+    """Return whether NCHW and NHWC order the values of this shape differently."""
     return len(shape) > 2 and shape[1] > 1 and math.prod(shape[2:]) > 1
 
 
@@ -141,7 +145,7 @@ def _result(path: Path, step: int | None) -> Path:
 def _check_patterns(patterns: Sequence[str], names: Sequence[str]) -> None:
     for pattern in patterns:
         if pattern != "*" and not any(fnmatchcase(name, pattern) for name in names):
-            raise ConfigError(f"no raw file fits {pattern!r}; there are: {', '.join(names[:5])}")
+            raise ConfigError(f"no raw file matches {pattern!r}; found: {', '.join(names[:5])}")
 
 
 def _is_known(path: Path) -> bool:

@@ -1,10 +1,10 @@
-"""What a run was fed, in a few numbers: enough to tell whether two dumps are of one input.
+"""Compact sketches of a run's inputs, to detect whether two dumps were made from the same input.
 
-A sketch is a checksum of the values, the means of up to 256 equal stretches, and 65 quantiles. Neither another scale
-nor an offset changes what is compared, so the bytes of an image agree with its normalised values. Two runs are of
-different inputs if neither the means correlate nor the sorted values agree: the second holds for another layout.
+A sketch holds a checksum of the values, the means of up to 256 equal segments, and 65 quantiles. The comparison ignores
+scale and offset, so the bytes of an image match its normalised values. Two inputs differ if the means do not correlate
+and the sorted values do not agree. Sorted values agree even if the layouts differ.
 
-``sgsdump dump`` keeps the sketches in the graph beside a dump (``graph_file.py``), as JSON under ``sgsdump.inputs``::
+``sgsdump dump`` stores the sketches in the graph beside a dump (``graph_file.py``), as JSON under ``sgsdump.inputs``::
 
     {"image": {"checksum": "9f…", "count": 27648, "means": [0.1, …], "quantiles": [-2.1, …]}}
 """
@@ -25,14 +25,15 @@ from sgsdump.errors import FileChanged, SgsdumpError
 from sgsdump.tensors.dtypes import is_complex, is_number
 
 KEY = "sgsdump.inputs"
-ALIKE = 0.9  # correlation of the means; two images of one scene reach 0.8, one image by two resizers 0.99
+# Least correlation of the means of equal inputs. Measured: two images of one scene 0.8, one image by two resizers 0.99.
+ALIKE = 0.9
 _MEANS, _QUANTILES = 256, 65
-_NEAR = 0.02  # of the spread, how far sorted values of one input may be apart
+_NEAR = 0.02  # largest difference of the sorted values of equal inputs, relative to their spread
 
 
 @dataclass(frozen=True)
 class Sketch:
-    """One input: BLAKE2b of its float32 values, how many there are, means of stretches, and quantiles."""
+    """Sketch of one input: BLAKE2b of the float32 values, their number, segment means and quantiles."""
 
     checksum: str
     count: int
@@ -40,7 +41,7 @@ class Sketch:
     quantiles: tuple[float, ...]
 
     def likeness(self, other: Sketch) -> float:
-        """Return 1 for equal values, else the correlation of the means; NaN if it cannot be told."""
+        """Return 1 for equal values, else the correlation of the means; NaN if undefined."""
         if self.checksum == other.checksum:
             return 1.0
         if self.count != other.count:
@@ -59,7 +60,7 @@ class Sketch:
 
 
 def sketch_of(values: np.ndarray) -> Sketch:
-    """Return the sketch of an input's values, in the order of axes in which a dump stores them."""
+    """Return the sketch of an input's values, in the axis order of the dump."""
     flat = np.ascontiguousarray(values, np.float32).reshape(-1)
     wide = flat.astype(np.float64)
     edges = np.linspace(0, flat.size, min(_MEANS, flat.size) + 1).astype(int)
@@ -74,7 +75,7 @@ def as_json(sketches: Mapping[str, Sketch]) -> dict[str, Any]:
 
 
 def from_json(document: object) -> dict[str, Sketch]:
-    """Return the sketches in a document of ``as_json``; skip malformed entries."""
+    """Return the sketches from a document that ``as_json`` wrote; skip malformed entries."""
     sketches: dict[str, Sketch] = {}
     for name, facts in document.items() if isinstance(document, Mapping) else ():
         try:
@@ -88,10 +89,10 @@ def from_json(document: object) -> dict[str, Sketch]:
 
 
 def fed(dump: Dump) -> dict[str, Sketch]:
-    """Return what a dump's run was fed, by input: from the dump's own records, else from the graph beside it.
+    """Return the sketches of a run's inputs: from the dump's records, else from the graph beside the dump.
 
-    Records count up to the first output: what an operator further down reads, and nothing in the dump makes, may be a
-    layer that was fused away.
+    Only inputs before the first output count. A later input without a producer in the dump may be the output of a layer
+    that was fused.
     """
     sketches: dict[str, Sketch] = {}
     first = {record.name for record in takewhile(lambda record: record.io == "in" or record.constant, dump.records)}
@@ -114,8 +115,10 @@ def fed(dump: Dump) -> dict[str, Sketch]:
 
 
 def least_alike(sample: Dump, benchmark: Dump) -> tuple[str, float] | None:
-    """Return the benchmark's input that differs most between two runs, and how alike it is; None if none differs as far
-    as that can be told. Inputs pair by name, a single one on each side in any case."""
+    """Return the benchmark's input that differs most between two runs, and its likeness; None if no input differs.
+
+    Inputs are paired by name. If each side has a single input, these two are paired.
+    """
     sides = fed(sample), fed(benchmark)
     names = {name: name for name in sides[1] if name in sides[0]}
     if not names and len(sides[0]) == len(sides[1]) == 1:

@@ -1,10 +1,10 @@
-"""Trees and folders with the dumps of several runs: which there are, which is meant, which belong together.
+"""Runs of a tree or folder with several dumps: listing, selecting and pairing them.
 
-A tool that watches a program leaves a folder for each step of each rank, and for each graph that ran. One rule holds
-for every tree: a run is one dump, and its tensors' names do not depend on what else lies in the tree. A run is chosen
-by step, rank and graph, beside the path or after it: ``TREE@step=3,rank=0``.
+Tools that dump programs write one folder per step, rank and graph. In all trees, a run is one dump, and its tensor
+names do not depend on the rest of the tree. Options or a path suffix select a run by step, rank and graph:
+``TREE@step=3,rank=0``.
 
-A comparison goes run by run: runs of two trees are paired, and so are the dumps of two folders, one for each run.
+A comparison of two trees pairs their runs; a comparison of two folders pairs their dumps by name.
 """
 
 from __future__ import annotations
@@ -32,13 +32,22 @@ _TIME = re.compile(r"[0-9]{12,17}")
 class Run:
     """One run of a tree.
 
-    place  its folder, as the path below the tree with ``/``; "" for the tree itself.
-    rank   of the process among those that ran together: the global rank, or the device's number where there is none.
-    step   the iteration, execution or token; None where the tree does not say, as for rank.
-    graph  the model that ran and its number, ``model/1``; "" where there is none.
-    own    which of the model's own runs it is, from 0, where several models take turns; else None.
-    fed    a checksum of the run's inputs, "" where there is none.
-    thread the number of the thread that it ran in, counted by its process; None where the tree does not say.
+    Attributes
+    ----------
+    place : str
+        Folder of the run, relative to the tree, with ``/``; "" for the tree itself.
+    rank : int or None
+        Global rank of the process, or the device number if there is no rank; None if unknown.
+    step : int or None
+        Iteration, execution or token; None if unknown.
+    graph : str
+        Model and its number, ``model/1``; "" if there is none.
+    own : int or None
+        Number of the run among the runs of its model, from 0, if several models alternate; else None.
+    fed : str
+        Checksum of the run's inputs; "" if unknown.
+    thread : int or None
+        Number of the thread within its process; None if unknown.
     """
 
     place: str = ""
@@ -51,11 +60,11 @@ class Run:
 
     @property
     def order(self) -> tuple[object, ...]:
-        """Sorts step by step, then by rank, graph and folder; ``part2`` before ``part10``."""
+        """Sort key: step, rank, graph, folder, in natural order (``part2`` before ``part10``)."""
         return (_known(self.step), _known(self.rank), in_order(self.graph), in_order(self.place))
 
     def __str__(self) -> str:
-        """``step 3, rank 0, graph model/1``; the folder where nothing of these is known."""
+        """Return ``step 3, rank 0, graph model/1``; the folder if none of these is known."""
         return ", ".join(f"{name} {value}" for name, value in self._facts() if value not in (None, "")) or self.place
 
     def _facts(self) -> list[tuple[str, object]]:
@@ -64,8 +73,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Choice:
-    """The conditions on a run; None and "" leave it open. ``graph`` may have ``*``, ``?`` and ``[ab]``, and may leave
-    the model's number out; ``-`` is a run without a graph."""
+    """Conditions that select runs; None and "" match any run.
+
+    ``graph`` may contain ``*``, ``?`` and ``[ab]`` and may omit the model's number; ``-`` matches runs without a graph.
+    """
 
     step: int | None = None
     rank: int | None = None
@@ -86,12 +97,11 @@ class Choice:
 
 
 class RunPairs(NamedTuple):
-    """The pairs, sample first, step by step; and the runs that only one tree has.
+    """Pairs of runs (sample, benchmark), sorted by step, and the unpaired runs of each tree.
 
-    by_inputs  pairs of runs of several threads or processes, by what they were fed; by_order: those that no input
-               pairs, in their order.
-    moved      how many runs of one thread were fed what another of the other side was, while both sides were fed the
-               same in all.
+    by_inputs  number of pairs found by equal inputs, for runs of several threads or processes.
+    by_order   number of pairs without equal inputs, paired in order.
+    moved      number of single-thread pairs with different inputs although both trees have the same inputs in total.
     """
 
     pairs: list[tuple[Run, Run]]
@@ -104,7 +114,7 @@ class RunPairs(NamedTuple):
 
 @dataclass(frozen=True)
 class PairedDumps:
-    """The dumps of one name on both sides, in order, and the names that stand on one side only."""
+    """Pairs of dumps with the same name in both folders, in order, and the names in only one folder."""
 
     pairs: dict[str, tuple[Path, Path]]
     only_in_sample: tuple[str, ...]
@@ -112,9 +122,9 @@ class PairedDumps:
 
 
 def split_choice(path: Path) -> tuple[Path, Choice]:
-    """``TREE@step=3,rank=0`` as the tree and the choice; any other path as it is.
+    """Split ``TREE@step=3,rank=0`` into the tree and the selection; return any other path unchanged.
 
-    Raises ConfigError for a choice that cannot be read.
+    Raises ConfigError for an invalid selection.
     """
     match = _SUFFIX.fullmatch(str(path))
     if match is None:
@@ -125,7 +135,7 @@ def split_choice(path: Path) -> tuple[Path, Choice]:
         name = (pair[1] or pair[3]) if pair else ""
         if pair is None or name in facts:
             raise ConfigError(
-                f"{word!r} in {str(path)!r} does not choose a run; write TREE@step=3, rank=0 or graph=NAME"
+                f"{word!r} in {str(path)!r} does not select a run; write TREE@step=3, rank=0 or graph=NAME"
             )
         facts[name] = pair[2] or pair[4]
     numbers = {name: int(facts[name]) for name in ("step", "rank") if name in facts}
@@ -133,32 +143,34 @@ def split_choice(path: Path) -> tuple[Path, Choice]:
 
 
 def joined(path: Path, one: Choice, other: Choice) -> Choice:
-    """Both choices in one, ``path`` being what they are of. Raises ConfigError when they contradict each other."""
+    """Combine two selections for ``path``. Raises ConfigError if they contradict each other."""
     for name in ("step", "rank"):
         values = {getattr(one, name), getattr(other, name)} - {None}
         if len(values) > 1:
-            raise ConfigError(f"{path} is asked for {name} {' and '.join(map(str, sorted(values)))}; name one of them")
+            raise ConfigError(
+                f"{path}: selects {name} {' and '.join(map(str, sorted(values)))} at the same time. Give only one"
+            )
     step, rank = (getattr(one if getattr(other, name) is None else other, name) for name in ("step", "rank"))
     return Choice(step, rank, other.graph or one.graph)
 
 
 def chosen(path: Path, runs: Sequence[Run], choice: Choice) -> list[Run]:
-    """The runs of a tree that fit, in order. Raises ConfigError where none does."""
+    """Return the matching runs of a tree, sorted. Raises ConfigError if the tree has runs but none matches."""
     fitting = sorted((run for run in runs if choice.fits(run)), key=lambda run: run.order)
     if runs and not fitting:
-        raise ConfigError(f"{path} has no run of {choice}; it has {_listed(sorted(runs, key=lambda run: run.order))}")
+        raise ConfigError(f"{path} has no run with {choice}; it has {_listed(sorted(runs, key=lambda run: run.order))}")
     return fitting
 
 
 def one_of(path: Path, runs: Sequence[Run], choice: Choice) -> Run:
-    """The only run. Raises ConfigError that says how to choose where there are several."""
+    """Return the only run. If there are several, raise a ConfigError with advice on how to select one."""
     if len(runs) == 1:
         return runs[0]
     raise ConfigError(f"{path} holds {len(runs)} runs ({_listed(runs)}); {how_to_choose(path, choice, runs)}")
 
 
 def how_to_choose(path: Path, choice: Choice, runs: Sequence[Run]) -> str:
-    """The text that chooses one of several runs that fit a choice, by the facts in which they differ."""
+    """Return advice on how to select one of several matching runs, by the facts in which they differ."""
     different = [name for name in ("step", "rank", "graph") if len({getattr(run, name) for run in runs}) > 1]
     if len({(run.step, run.rank, run.graph) for run in runs}) < len(runs):
         return "name the folder of one"
@@ -168,16 +180,16 @@ def how_to_choose(path: Path, choice: Choice, runs: Sequence[Run]) -> str:
     if "graph" not in different and not choice:
         return f"choose one with {' and '.join(f'--{name}' for name in different)}, or {how}"
     unnamed = "graph" in different and not all(run.graph for run in runs)
-    return f"{how} (graph={NO_GRAPH} for the one without a graph)" if unnamed else how
+    return f"{how} (graph={NO_GRAPH} for the run without a graph)" if unnamed else how
 
 
 def pair_runs(sample: Sequence[Run], benchmark: Sequence[Run]) -> RunPairs:
-    """Pair runs of the same step and rank, and among these of the same graph.
+    """Pair the runs of two trees with the same step and rank and, among these, with the same graph.
 
-    Steps are of no meaning where each side has only one, and so are ranks. Times in a graph's name do not count. Graphs
-    whose names differ, and runs that a tree holds several times, pair in their order where both sides have as many.
-    Where the same models take turns in both, each of their own runs pairs with that of the same number. The order of
-    runs of several threads or processes is none of the program's: they pair by what they were fed.
+    - Step and rank are ignored if each side has only one value. Times in graph names are ignored.
+    - Runs whose graph names differ or repeat are paired in order if both sides have the same number of them.
+    - If the same models alternate in both trees, the n-th runs of a model are paired.
+    - Runs of several threads or processes have no defined order; they are paired by equal inputs.
     """
     sides = [sorted(side, key=lambda run: run.order) for side in (sample, benchmark)]
     if all(run.fed for side in sides for run in side) and any(map(_is_of_several_threads, sides)):
@@ -187,8 +199,11 @@ def pair_runs(sample: Sequence[Run], benchmark: Sequence[Run]) -> RunPairs:
 
 
 def _pairs_by_inputs(sides: list[list[Run]]) -> RunPairs:
-    """Pair runs that were fed the same; of several, those whose threads' runs before do. Those of no such inputs come
-    last, in their order."""
+    """Pair runs with equal inputs.
+
+    Among several candidates, prefer the run whose predecessor in its thread is already paired with this run's
+    predecessor. Runs without equal inputs come last, in order.
+    """
     graphs = [{run.graph for run in side} for side in sides]
     facts = ["rank"] if any(_varies(side, "rank") for side in sides) else []
     if graphs[0] == graphs[1]:
@@ -229,7 +244,7 @@ def _pairs_by_inputs(sides: list[list[Run]]) -> RunPairs:
 
 
 def _is_of_several_threads(runs: Sequence[Run]) -> bool:
-    """Whether more than one thread or process ran those of a rank."""
+    """Return whether several threads or processes ran the runs of a rank."""
     of_ranks: defaultdict[int | None, set[tuple[str, int | None]]] = defaultdict(set)
     for run in runs:
         of_ranks[run.rank].add(_thread(run))
@@ -237,13 +252,13 @@ def _is_of_several_threads(runs: Sequence[Run]) -> bool:
 
 
 def _thread(run: Run) -> tuple[str, int | None]:
-    """The process, by the folder ``rank_pid`` in its place, and the thread that a run ran in."""
+    """Return the process (folder ``rank_pid``) and the thread of a run."""
     process = _PROCESS.search(run.place)
     return process[0] if process else "", run.thread
 
 
 def _runs_before(runs: Sequence[Run]) -> dict[str, str]:
-    """The place of the run before in the same thread, by that of a run."""
+    """Return the place of the previous run in the same thread, by the place of a run."""
     last: dict[tuple[str, int | None], str] = {}
     before = {}
     for run in runs:
@@ -254,7 +269,7 @@ def _runs_before(runs: Sequence[Run]) -> dict[str, str]:
 
 
 def _moved(pairs: Sequence[tuple[Run, Run]]) -> int:
-    """How many pairs were fed something else, where both sides were fed the same in another order."""
+    """Return the number of pairs with different inputs if both sides had the same inputs in another order; else 0."""
     fed = [[run.fed for run in side] for side in zip(*pairs)]
     if not fed or not all(fed[0]) or Counter(fed[0]) != Counter(fed[1]):
         return 0
@@ -285,16 +300,16 @@ def _pairs_by_step(sample: Sequence[Run], benchmark: Sequence[Run]) -> RunPairs:
 
 
 def _take_turns(sample: Sequence[Run], benchmark: Sequence[Run]) -> bool:
-    """Whether several models take turns in both trees, the same ones."""
+    """Return whether the same models alternate in both trees."""
     graphs = [{run.graph for run in side} for side in (sample, benchmark)]
     return graphs[0] == graphs[1] and len(graphs[0]) > 1 and all(run.own is not None for run in (*sample, *benchmark))
 
 
 def paired_dumps(sample: Path, benchmark: Path) -> PairedDumps:
-    """Dumps (files or folders) directly in two folders, paired by name, endings apart: ``1.bin`` with ``1.npz``.
+    """Pair the dumps (files or folders) of two folders by name without ending: ``1.bin`` with ``1.npz``.
 
-    Names that begin with a dot are passed over. Where the name without ending is not unique in a folder, whole names
-    count. Raises ConfigError for what is not a folder, and when no name is on both sides.
+    Hidden files are skipped. If names without ending are not unique in a folder, full names are compared. Raises
+    ConfigError if a path is not a folder, or if no name is in both folders.
     """
     sides = [_entries(folder) for folder in (sample, benchmark)]
     unique = all(max(Counter(path.stem for path in side).values(), default=0) == 1 for side in sides)
@@ -303,8 +318,8 @@ def paired_dumps(sample: Path, benchmark: Path) -> PairedDumps:
     pairs = {name: (path, benchmarks[name]) for name, path in samples.items() if name in benchmarks}
     if not pairs:
         raise ConfigError(
-            f"no dump of one name in both folders: {sample} has {len(samples)}, {benchmark} has {len(benchmarks)}; "
-            f"dumps of one run need one name"
+            f"no dump has the same name in both folders ({len(samples)} dumps in {sample}, {len(benchmarks)} in "
+            f"{benchmark}). Give the two dumps of a run the same name"
         )
     return PairedDumps(
         pairs,
@@ -324,7 +339,7 @@ def _known(number: int | None) -> int:
 
 
 def _by_graph(samples: Sequence[Run], benchmarks: Sequence[Run]) -> list[tuple[Run, Run]]:
-    """The runs whose graphs are called alike, where no other run's is."""
+    """Return pairs of runs with equal graph names, if the graph names are unique on each side."""
     sides = [{_graph(run): run for run in side} for side in (samples, benchmarks)]
     if any(len(names) < len(side) for names, side in zip(sides, (samples, benchmarks))):
         return []
@@ -341,6 +356,6 @@ def _varies(runs: Sequence[Run], name: str) -> bool:
 
 def _entries(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        state = "is a file" if folder.exists() else "is not there"
-        raise ConfigError(f"a folder of dumps, one for each run, is asked for; {folder} {state}")
+        state = "is a file" if folder.exists() else "does not exist"
+        raise ConfigError(f"{folder} {state}. Give a folder with one dump per run")
     return sorted((path for path in folder.iterdir() if path.name[0] != "."), key=lambda path: in_order(path.name))

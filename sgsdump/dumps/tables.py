@@ -1,4 +1,4 @@
-"""Tables: a few rows of a long list as text for a terminal (a notebook shows the same), and pandas' (an extra)."""
+"""Short text tables for terminals and notebooks, and pandas DataFrames (optional extra)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Row = Sequence[str]
 
 @dataclass(frozen=True)
 class ShortTable:
-    """``more`` is how many further rows there are."""
+    """The first rows of a table; ``more`` counts the rows that are not shown."""
 
     title: str
     columns: Row
@@ -22,7 +22,7 @@ class ShortTable:
 
 
 def text(table: ShortTable) -> str:
-    """The title, a line per row in columns, and how many more rows there are."""
+    """Return the table as text: title, aligned rows, and the number of further rows."""
     lines = [table.columns, *table.rows] if table.rows else []
     widths = [max(map(len, column)) for column in zip(*lines)]
     texts = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
@@ -31,8 +31,7 @@ def text(table: ShortTable) -> str:
 
 
 def data_frame(rows: Sequence[Any], columns: Sequence[str]) -> Any:
-    """A pandas DataFrame of rows, each a sequence in the columns' order or a mapping. Raises MissingExtra without
-    pandas."""
+    """Return a pandas DataFrame; each row is a sequence in column order or a mapping. Raises MissingExtra."""
     try:
         import pandas
     except ImportError:

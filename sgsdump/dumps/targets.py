@@ -1,5 +1,4 @@
-"""The format that a dump is written in, by name or by the path's ending; and what is lost by writing it so, known
-before anything is written and without reading a value."""
+"""Selection of the output format by name or path ending, and the losses it causes, computed from facts alone."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ ENDINGS = {
     ".safetensors": "safetensors",
     "": "npy_dir",
 }
-# What the files of a format that can be written end in; folders have no ending.
+# File endings of the writable formats; folders have none.
 OWN_ENDINGS = {format: ending for ending, format in ENDINGS.items()}
 OWN_ENDINGS |= {"atb_bin": ".bin", "atb_tree": "", "dump_info_dir": "", "rounds": ""}
 OLD = "_old"
@@ -31,27 +30,27 @@ NAMES = 3
 
 
 class Target(NamedTuple):
-    """A format to write, and the variant of it."""
+    """Format and variant to write."""
 
     format: str
     variant: Any = None
 
 
 def target_names() -> list[str]:
-    """The values of ``--to``: the formats that can be written, and ``_old`` for the headers of the older SDK."""
+    """Return the values of ``--to``: the writable formats, and ``_old`` names for the headers of the older SDK."""
     names = [name for name, format in FORMATS.items() if format.write is not None]
     return [*names, *(name + OLD for name in WITH_OLD)]
 
 
 def target_of(path: Path, to: str | None, dump: Dump) -> Target:
-    """The target that a name means, or without one the ending of ``path``; then a dump of the same format keeps its
-    variant, so that all its bytes come back.
+    """Return the target for a format name or, without a name, for the ending of ``path``.
 
-    Raises ConfigError for an unknown name or ending, and for formats that are only read.
+    Without a name, a dump of the same format keeps its variant, which reproduces the file byte for byte.
+    Raises ConfigError for an unknown name or ending, and for read-only formats.
     """
     name = to or by_ending(path)
     if name not in target_names():
-        reason = f"cannot write {name}: it is only read" if name in FORMATS else f"unknown format {name!r}"
+        reason = f"cannot write {name}: the format is read-only" if name in FORMATS else f"unknown format {name!r}"
         raise ConfigError(reason + hint(name, target_names()))
     format = name.removesuffix(OLD)
     if to is None and format == dump.format:
@@ -67,40 +66,40 @@ def target_of(path: Path, to: str | None, dump: Dump) -> Target:
 
 
 def common_form(dumps: Sequence[Dump]) -> tuple[str, Any]:
-    """The format and variant that dumps share, but for what is odd in single records; nothing when they differ."""
+    """Return the format and variant that all dumps share, less facts of single records; ("", None) if they differ."""
     forms = [(dump.format, v.of_part() if isinstance(v := dump.variant, Variant) else None) for dump in dumps]
     return forms[0] if forms and all(form == forms[0] for form in forms) else ("", None)
 
 
 def by_ending(path: Path) -> str:
-    """The format that a path names: by its ending, ``npy_dir`` for a folder or a path without ending.
+    """Return the format for a path's ending; ``npy_dir`` for a folder or a path without ending.
 
-    Raises ConfigError for an ending that names none.
+    Raises ConfigError for an unknown ending.
     """
     if path.is_dir():
         return ENDINGS[""]
     if path.suffix == ".npy":
         raise ConfigError(
-            f"a .npy file holds one tensor; name a folder, or write {path} with: sgsdump show DUMP NAME -o"
+            f"{path}: a .npy file holds one tensor. Name a folder, or write one tensor with: sgsdump show DUMP NAME -o"
         )
     if path.suffix not in ENDINGS:
         raise ConfigError(
-            f"the ending of {path} names no format ({', '.join(filter(None, ENDINGS))}, or none for a folder, do); "
-            f"say which with --to, in Python format=: {', '.join(OWN_ENDINGS)}"
+            f"the ending of {path} names no format. Known: {', '.join(filter(None, ENDINGS))}, or none for a folder. "
+            f"Otherwise give --to (in Python, format=): {', '.join(OWN_ENDINGS)}"
         )
     return ENDINGS[path.suffix]
 
 
 def fits_own(format: str, path: Path) -> bool:
-    """Whether files (or folders) of a format may have such a path."""
+    """Return whether a file or folder of the format may have this path."""
     return OWN_ENDINGS.get(format) == ("" if path.is_dir() else path.suffix)
 
 
 def losses(records: Sequence[Record], format: str, variant: Any = None) -> list[str]:
-    """A line for each thing that the format would lose or refuse, with the number of tensors affected and the names of
-    the first few: ``2 tensors are float16, kept as float32: 'conv1', 'conv2'``. Empty: everything comes back equal.
+    """Return a line per loss or refusal of the format; an empty list if all records read back equal.
 
-    Raises ConfigError for an unknown format.
+    Each line has the number of affected tensors and the first names: ``2 tensors are float16, kept as float32: 'conv1',
+    'conv2'``. Raises ConfigError for an unknown format.
     """
     affected: defaultdict[str, list[str]] = defaultdict(list)
     for lost in FORMATS[format].loses(records, variant):
@@ -114,7 +113,7 @@ def _line(what: str, names: list[str]) -> str:
 
 
 def _plural(what: str, count: int) -> str:
-    """``is float16`` as it follows a number of tensors."""
+    """Return ``is float16`` in the plural form if ``count`` is not 1."""
     verb, _, rest = what.partition(" ")
     many = {"is": "are", "has": "have", "loses": "lose"}.get(verb, verb)
     return what if count == 1 else f"{many} {rest}"

@@ -1,4 +1,4 @@
-"""Where a dump lies: the format of what is at a path, and of a tree of runs the one that is chosen."""
+"""Functions that find the format of a path and, in a tree of runs, the selected run."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _MODELS = (".tflite", ".onnx", ".xml", ".prototxt", ".caffemodel")
 
 
 def located(path: Path, choice: Choice) -> tuple[Any, Path]:
-    """The format of the dump that is meant, and the file or folder to read. Raises FormatError and ConfigError."""
+    """Return the format of the selected dump, and the file or folder to read. Raises FormatError and ConfigError."""
     tree, choice = _split(path, choice)
     format = format_of(tree)
     runs = _runs(tree, format, [])
     if choice and not runs:
-        raise ConfigError(f"{tree} is one dump, not a tree of runs: there is no {choice} to choose in it")
+        raise ConfigError(f"{tree} is a single dump, not a tree of runs; {choice} cannot be selected in it")
     if not choice and len(runs) < 2:
         return next((member for member in FORMATS.own.values() if member.owns(tree)), format), tree
     return format, tree / one_of(tree, chosen(tree, runs, choice), choice).place
@@ -35,21 +35,42 @@ def located(path: Path, choice: Choice) -> tuple[Any, Path]:
 def list_runs(
     path: str | Path, step: int | None = None, rank: int | None = None, notes: list[str] | None = None
 ) -> list[Run]:
-    """The runs of a tree, step by step, those that ``open_dump`` would choose from; none for a dump of another kind.
+    """Return the runs of a tree that match a selection.
 
-    notes  is given what was skipped, a line each. Raises as ``open_dump`` does, but for there being several.
+    Parameters
+    ----------
+    path : str or Path
+        A tree of runs, optionally with a selection: ``tree@step=3,rank=0,graph=NAME``.
+    step : int, optional
+        Step (iteration, token) of the runs.
+    rank : int, optional
+        Rank of the runs.
+    notes : list of str, optional
+        List that receives a message for each skipped file.
+
+    Returns
+    -------
+    list of Run
+        Runs sorted by step, rank, graph and folder. Empty if the path is a dump without runs.
+
+    Raises
+    ------
+    FormatError
+        If the path is missing or damaged, or if its format is unknown.
+    ConfigError
+        If the tree has no matching run, or if the selection is invalid.
     """
     tree, choice = _split(Path(path), Choice(step, rank))
     return chosen(tree, _runs(tree, format_of(tree), [] if notes is None else notes), choice)
 
 
 def tree_of(path: Path) -> Path:
-    """The file or folder that a path is of: without the choice of a run after it. Raises ConfigError."""
+    """Return the path without its run selection (``@step=3``). Raises ConfigError for an invalid selection."""
     return _split(path, Choice())[0]
 
 
 def how_to_choose_of(path: Path, runs: Sequence[Run], step: int | None = None, rank: int | None = None) -> str:
-    """The text that chooses one of several runs of the tree that a path names."""
+    """Return the advice on how to select one of several runs of the tree at ``path``."""
     return how_to_choose(*_split(path, Choice(step, rank), enter=False), runs)
 
 
@@ -63,7 +84,7 @@ def _split(path: Path, choice: Choice, enter: bool = True) -> tuple[Path, Choice
 
 
 def _entered(path: Path) -> Path:
-    """The tree in the folder that was ``sgsdump exec``'s -o, where it is the only one; any other path as it is."""
+    """Return the only tree in an output folder of ``sgsdump exec``; return any other path unchanged."""
     trees = list(islice(path.glob(_HOOKED), 2)) if path.is_dir() else []
     return trees[0].parent if len(trees) == 1 else path
 
@@ -73,7 +94,7 @@ def _runs(tree: Path, format: Any, notes: list[str]) -> Sequence[Run]:
 
 
 def format_of(path: Path) -> Any:
-    """The format that recognises what is at a path. Raises FormatError."""
+    """Return the format that recognises the path. Raises FormatError if none does."""
     head = _head(path)
     for format in FORMATS.own.values():
         if format.recognises(path, head):
@@ -82,15 +103,15 @@ def format_of(path: Path) -> Any:
         if name not in FORMATS.own and _recognised(name, format, path, head):
             return format
     if not head and path.is_file():
-        raise FormatError(f"{path} is empty; was the run that wrote it cut off, or is dumpTensor off?")
+        raise FormatError(f"{path} is empty. Check that the run finished and that dumpTensor is on")
     if any(path.glob(TOPOLOGY)):
         raise FormatError(
-            f"{path} has no tensors, only the topology of a program (--type without tensor); sgsdump show --operators "
-            f"{path} lists it"
+            f"{path} has no tensors, only the topology of a program (dumped with --type without tensor). List it with: "
+            f"sgsdump show --operators {path}"
         )
     several = sorted(path.glob(_HOOKED)) if path.is_dir() else []
     if several:
-        raise FormatError(f"{path} holds {len(several)} dumps; name one of them, {several[-1].parent} is the last")
+        raise FormatError(f"{path} holds {len(several)} dumps. Name one of them; the latest is {several[-1].parent}")
     if path.is_dir():
         marks = [format.looks_for for format in FORMATS.values() if format.looks_for]
         raise FormatError(f"{path} is a folder, not a dump (looked for: {', '.join(marks)})")
@@ -106,14 +127,16 @@ def format_of(path: Path) -> Any:
             f"dump --help)"
         )
     if path.suffix == ".raw":
-        raise FormatError(f"{path} holds bare values, and their type is not in it; give it: --raw-dtype float32")
-    bare = "; if it holds bare values, give their type: --raw-dtype float32" if path.suffix == ".bin" else ""
-    left_out = f"; {SWITCH} leaves plug-ins out" if are_left_out() else ""
+        raise FormatError(f"{path} is a raw file without a header. Give its element type: --raw-dtype float32")
+    bare = (
+        "; for a raw file without a header, give its element type: --raw-dtype float32" if path.suffix == ".bin" else ""
+    )
+    left_out = f"; plug-ins are disabled ({SWITCH})" if are_left_out() else ""
     raise FormatError(f"{path} is not a dump of a known format (known: {', '.join(FORMATS)}){bare}{left_out}")
 
 
 def _recognised(name: str, format: Any, path: Path, head: bytes) -> bool:
-    """Whether a plug-in's reader recognises a file; one that fails is left out."""
+    """Return whether a plug-in's reader recognises a file. A reader that raises is disabled."""
     try:
         return bool(format.recognises(path, head))
     except Exception as error:

@@ -1,8 +1,8 @@
-"""Which operator changed another's output: from a watcher's dump, which has watched outputs again and again.
+"""Detection of operators that overwrite the output of another operator, from a watcher's dump.
 
-The output of C stands as ``C:output:0``, taken right after C ran, and as ``A_To_C:output:0``, taken after A ran. Each
-is compared bit by bit with the one taken before it: a change is reported once, where it happened. It was made
-by A, or by an operator that ran between the two and is not listed.
+A watcher's dump holds snapshots of the same output at several moments. ``C:output:0`` was taken after C ran,
+``A_To_C:output:0`` after A ran. Each snapshot is compared bit by bit with the one before. A change is reported once, at
+the first snapshot that differs. The cause is A, or an unlisted operator that ran between the two snapshots.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ _LINK = "_To_"
 
 
 class Change(NamedTuple):
-    """A watched output that is no longer what it was.
+    """A watched output whose values changed.
 
-    name       of the output, ``C:output:0``.
-    operator   the first listed operator after which it differs; ``op_type`` its type.
-    unchanged  the operator after which it was taken before: C itself, or a listed one.
-    values     how many values differ, of ``total``; 0 where only statistics were dumped.
-    largest    difference of two values that are finite; None where there is none, or no values were dumped.
+    name       name of the output, ``C:output:0``.
+    operator   first listed operator after which the output differs.
+    op_type    type of that operator.
+    unchanged  operator after which the previous snapshot was taken: C itself or a listed operator.
+    values     number of differing values; 0 if only statistics were dumped.
+    total      number of values.
+    largest    largest difference of finite values; None if there is none, or if no values were dumped.
     """
 
     name: str
@@ -39,7 +41,7 @@ class Change(NamedTuple):
 
 
 class WatchedChanges(NamedTuple):
-    """``changes`` in the order in which they came; ``outputs`` were watched, taken ``looks`` times after others ran."""
+    """Changes in time order, the number of watched outputs, and the number of snapshots after other operators."""
 
     changes: tuple[Change, ...]
     outputs: int
@@ -51,7 +53,7 @@ class WatchedChanges(NamedTuple):
 
 
 def watched_changes(dump: Dump) -> WatchedChanges:
-    """Raises ValuesError where the dump is not a watcher's."""
+    """Return the changes in a watcher's dump. Raises ValuesError for any other dump."""
     outputs = [record for record in dump.records if record.io == "out" and not record.constant]
     names = {record.name for record in outputs}
     last: dict[str, tuple[str, Tensor]] = {}
@@ -68,14 +70,14 @@ def watched_changes(dump: Dump) -> WatchedChanges:
         changes.extend(_changed(name, listed, record, *before))
     if not looks:
         raise ValuesError(
-            f"{dump.path} is not a watcher's dump: it has no output of one operator taken after another ran; "
-            "to compare it, name the reference dump too"
+            f"{dump.path} is not a watcher's dump: it has no snapshots of an output after another operator. "
+            "For a comparison, name the reference dump too"
         )
     return WatchedChanges(tuple(changes), len({_split(name, names)[1] for name in names}), looks)
 
 
 def _split(name: str, names: set[str]) -> tuple[str, str]:
-    """``A_To_C:output:0`` as A and ``C:output:0``, where C itself was dumped; else "" and the name."""
+    """Split ``A_To_C:output:0`` into A and ``C:output:0`` if C itself was dumped; else return "" and the name."""
     at = name.find(_LINK)
     while at > 0:
         if name[at + len(_LINK) :] in names:

@@ -82,9 +82,9 @@ def test_trouble_is_one_line(folders, capsys):
     (folders / "broken").mkdir()
     (folders / "broken" / "p0.npz").write_bytes(b"nothing")
     for words, said in (
-        ("fixed/p0.npz float", "a folder of dumps, one for each run, is asked for; fixed/p0.npz is a file"),
-        ("fixed none", "none is not there"),
-        ("fixed empty", "no dump of one name in both folders: fixed has 4, empty has 0"),
+        ("fixed/p0.npz float", "fixed/p0.npz is a file. Give a folder with one dump per run"),
+        ("fixed none", "none does not exist"),
+        ("fixed empty", "no dump has the same name in both folders (4 dumps in fixed, 0 in empty)"),
         ("broken float", "broken/p0.npz"),
         ("fixed float --compatible msprobe", "a tool's metrics (--metrics TOOL) is for one run"),
         ("fixed float --metrics msprobe", "a tool's metrics (--metrics TOOL) is for one run"),

@@ -170,7 +170,7 @@ def test_original_shapes_are_given_by_name(capsys):
     assert [kept[name].info.origin.shape for name in ("a/q", "a/k")] == [(3, 10, 20), (3, 10, 24)]
     with pytest.raises(ValuesError, match=r"does not fit its original shape \[3, 40, 20\]"):
         run("in.npz", "no.npz", "--original-shape", "a/q=3,40,20")
-    with pytest.raises(ConfigError, match="no tensor that fits 'plain' is in a device's layout"):
+    with pytest.raises(ConfigError, match="no tensor that matches 'plain' is in a device layout"):
         run("in.npz", "no.npz", "--original-shape", "plain=3,10,20")
     with pytest.raises(ConfigError, match="did you mean 'a/q'"):
         run("in.npz", "no.npz", "--original-shape", "a/qq=3,10,20")

@@ -57,7 +57,7 @@ def test_notes_are_printed_a_few_and_a_count(shared: Path, tmp_path: Path, capsy
     tree = str(shared / "ascend/ge_dump/schema_written/dump")
     main(["compare", tree, tree, "--json", str(tmp_path / "found.json")])
     out = capsys.readouterr().out
-    assert out.count("Note on both dumps: ") == 3 and out.count("more, which sgsdump show lists") == 1
+    assert out.count("Note on both dumps: ") == 3 and out.count("more; to list them: sgsdump show") == 1
     assert (tmp_path / "found.json").read_text().count("left out: ") >= 6
     main(["histogram", tree])
     assert capsys.readouterr().out.count(f"Note on {tree}: ") == 3

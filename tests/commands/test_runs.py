@@ -183,7 +183,7 @@ def test_a_run_is_held_against_a_dump_that_is_no_tree(
     status, _, err = said(capsys, "compare", tree, tmp_path / "golden.npz")
     assert status == 2 and "holds 4 runs" in err
     status, _, err = said(capsys, "compare", tmp_path / "golden.npz", tmp_path / "golden.npz", "--step", 2)
-    assert status == 2 and "is one dump, not a tree of runs" in err
+    assert status == 2 and "is a single dump, not a tree of runs" in err
 
 
 def test_a_genuine_tree_of_statistics_is_held_against_one_of_values(

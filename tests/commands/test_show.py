@@ -197,7 +197,7 @@ def test_a_large_tensor_is_abbreviated_unless_asked(capsys):
         (["cube", "[0]", "--operations", "[0]"], "once"),
         (["--operations", "[0]"], "NAME"),
         (["--stored"], "NAME"),
-        (["--select", "zzz"], "no tensor fits"),
+        (["--select", "zzz"], "no tensor name matches"),
     ],
 )
 def test_what_cannot_be_asked(words, said, dump):

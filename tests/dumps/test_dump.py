@@ -154,9 +154,9 @@ def test_select() -> None:
     assert list(DUMP.select("a", "d*")) == ["data", "a"]
     assert [r.name for r in DUMP.select("a").records] == ["a", "a", "a"] and DUMP.select("a")["a"] is DUMP["a"]
     assert DUMP.select("*").records == DUMP.records
-    with pytest.raises(ConfigError, match=r"no tensor fits 'A'"):
+    with pytest.raises(ConfigError, match=r"no tensor name matches 'A'"):
         DUMP.select("A")
-    with pytest.raises(ConfigError, match="separate strings, not a list"):
+    with pytest.raises(ConfigError, match="separate string, not as list"):
         DUMP.select(["a"])  # type: ignore[arg-type]
 
 
@@ -311,11 +311,11 @@ def test_loss_is_a_warning_or_an_error_or_ignored(tmp_path: Path) -> None:
 
 def test_what_is_no_dump_cannot_be_saved(tmp_path: Path) -> None:
     for given, message in (
-        ("x.bin", "not a str"),
-        (np.ones(2), "not a"),
-        ([np.ones(2)], "not a ndarray"),
-        (7, "not a int"),
-        ({7: np.ones(2)}, "is text, not 7"),
+        ("x.bin", "cannot save a str"),
+        (np.ones(2), "cannot save a"),
+        ([np.ones(2)], "cannot save a ndarray"),
+        (7, "cannot save a int"),
+        ({7: np.ones(2)}, "must be strings, not 7"),
     ):
         with pytest.raises(ConfigError, match=message):
             save_dump(given, tmp_path / "x.npz")  # type: ignore[arg-type]

@@ -104,7 +104,7 @@ def test_a_stale_one_is_left_out_and_said(folder: Path) -> None:
         save_dump(arrays, name)
         dump = open_dump(name)
         assert not dump.network()
-        assert dump.notes[-1] == f"{name}{ENDING} is left out: it is the graph of another dump"
+        assert dump.notes[-1] == f"{name}{ENDING} is ignored: the graph belongs to another dump"
     assert flow_of("a.npz", "b.npz") == {}
 
 
@@ -113,9 +113,9 @@ def test_it_is_never_written_over_another_file(folder: Path, capsys: pytest.Capt
     other.write_bytes(b"mine")
     capsys.readouterr()
     assert main(["convert", "a", "c.npz"]) == 0
-    assert f"note: the model's graph is not kept beside c.npz: {other} is another file" in capsys.readouterr().out
+    assert f"note: the model's graph is not saved beside c.npz: {other} is another file" in capsys.readouterr().out
     assert other.read_bytes() == b"mine"
-    assert open_dump("c.npz").notes[-1] == f"{other} is left out: it is not a graph that a dump was given"
+    assert open_dump("c.npz").notes[-1] == f"{other} is ignored: the file is not a graph that sgsdump wrote"
     assert sources("c.npz", "c.npz") != {}  # by its content it is found as a copy of a.npz
     onnx.save(residual_net().proto, other)
     assert "is another file" in save_graph(GRAPH, Path("c.npz"))

@@ -72,16 +72,16 @@ def test_shapes_and_names_of_the_model(tmp_path: Path) -> None:
     dump = open_raw(folder, RawFacts(FLOAT32.dtypes, model=shapes))
     np.testing.assert_array_equal(dump["/net/relu.0"].stored(), NCHW)
     assert (dump["other"].shape, dump["x"].shape) == (None, None)
-    assert ["not those of the model's shape" in dump.notes[0], "NHWC" in dump.notes[1]] == [True, True]
+    assert ["do not fit the model's shape" in dump.notes[0], "NHWC" in dump.notes[1]] == [True, True]
 
 
 @pytest.mark.parametrize(
     ("facts", "said"),
     [
         (RawFacts([("*", np.dtype(np.float64))]), "no whole number of float64"),
-        (RawFacts(FLOAT32.dtypes, [("y", (2, 2))]), "not those of the shape"),
-        (RawFacts([("z*", np.dtype(np.float32))]), "no raw file fits 'z"),
-        (RawFacts([]), "no element type fits the raw file 'y'"),
+        (RawFacts(FLOAT32.dtypes, [("y", (2, 2))]), "do not fit the shape"),
+        (RawFacts([("z*", np.dtype(np.float32))]), "no raw file matches 'z"),
+        (RawFacts([]), "no element type given for raw file 'y'"),
     ],
 )
 def test_what_does_not_fit_is_one_line(tmp_path: Path, facts: RawFacts, said: str) -> None:
@@ -129,6 +129,6 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     assert main(["compare", "out/Result_0/_net_relu_0.raw", "other_name.npy", *raw, "--max-mse", "0"]) == 0
     capsys.readouterr()
     assert main(["show", "out/Result_0/_net_relu_0.raw"]) == 2
-    assert "give it: --raw-dtype float32" in capsys.readouterr().err
+    assert "Give its element type: --raw-dtype float32" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["show", "out", "--raw-dtype", "flat32"])

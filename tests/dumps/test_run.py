@@ -39,7 +39,7 @@ def test_a_choice_stands_behind_the_path(path: str, tree: str, choice: Choice) -
     "words", ["step=", "step=x", "step=-1", "step=1,", "step=1,step=1", "rank=1,place=x", "step=１"]
 )
 def test_a_choice_that_cannot_be_read_is_told(words: str) -> None:
-    with pytest.raises(ConfigError, match=r"does not choose a run; write TREE@step=3, rank=0 or graph=NAME"):
+    with pytest.raises(ConfigError, match=r"does not select a run; write TREE@step=3, rank=0 or graph=NAME"):
         split_choice(Path(f"tree@{words}"))
 
 
@@ -55,7 +55,7 @@ def test_what_cannot_be_chosen_is_told_with_what_there_is() -> None:
     listed = "step 2, rank 0, graph net/1; step 2, rank 1, graph net/1; step 10, rank 0, graph net/1 …"
     with pytest.raises(ConfigError) as none:
         chosen(TREE, RUNS, Choice(3, 1))
-    assert str(none.value) == f"tree has no run of step 3, rank 1; it has {listed}"
+    assert str(none.value) == f"tree has no run with step 3, rank 1; it has {listed}"
     with pytest.raises(ConfigError) as several:
         one_of(TREE, chosen(TREE, RUNS, Choice()), Choice())
     assert str(several.value) == (
@@ -74,7 +74,7 @@ def test_a_dump_that_is_no_tree_has_no_runs(tmp_path: Path) -> None:
     save_dump({"x": np.float32([1])}, tmp_path / "x.npz")
     assert list_runs(tmp_path / "x.npz") == []
     with pytest.raises(
-        ConfigError, match="is one dump, not a tree of runs: there is no step 0, rank 1 to choose in it"
+        ConfigError, match="is a single dump, not a tree of runs; step 0, rank 1 cannot be selected in it"
     ):
         open_dump(tmp_path / "x.npz", 0, 1)
     with pytest.raises(ConfigError, match="is one dump"):

@@ -1,4 +1,4 @@
-"""The dump formats, in the order in which ``open_dump`` asks them whether a file is theirs; plug-ins' last."""
+"""The table of dump formats, in the order in which ``open_dump`` tries them; plug-ins come last."""
 
 from functools import partial
 
@@ -8,7 +8,7 @@ from sgsdump.registry import Registry
 FORMATS = Registry(
     "format",
     {
-        # By its name alone, which says more than the bare values in it.
+        # Recognised by its file name; must be tried before formats that accept any raw values.
         "msaccucmp_bin": "sgsdump.dumps.formats.ascend.converted:FORMAT",
         "sigmastar_bin": "sgsdump.dumps.formats.sigmastar.binary:FORMAT",
         "sigmastar_text": "sgsdump.dumps.formats.sigmastar.text_dump:FORMAT",
@@ -21,7 +21,7 @@ FORMATS = Registry(
         "ascend_nano": "sgsdump.dumps.formats.ascend.operator_dump:NANO",
         "ascend_stats": "sgsdump.dumps.formats.ascend.ascend_stats:FORMAT",
         "ascend_dump": "sgsdump.dumps.formats.ascend.operator_dump:FORMAT",
-        # Folders, the one that says least of itself last.
+        # Folders, from the most to the least specific.
         "replays": "sgsdump.dumps.formats.replays.tree:FORMAT",
         "dump_info_dir": "sgsdump.dumps.formats.sdaa.dump_info_dir:FORMAT",
         "rounds": "sgsdump.dumps.formats.rounds.tree:FORMAT",

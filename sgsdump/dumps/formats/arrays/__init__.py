@@ -1,1 +1,1 @@
-"""Dumps as numpy and safetensors files, and the manifest beside them."""
+"""Dumps in numpy and safetensors files, with or without a manifest."""

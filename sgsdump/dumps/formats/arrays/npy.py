@@ -1,13 +1,13 @@
-"""A .npy file, and a folder of .npy files.
+"""Readers of a .npy file and of a folder of .npy files; writer of such folders.
 
-A single file is a dump of one output tensor, named as the file without ``.npy``. Read only.
+A single file is a dump of one output tensor, named after the file without ``.npy`` (read-only).
 
-A folder is ours when ``sgsdump.json`` is in it (``shared/manifest.py``, whose ``values`` are names of files beside it):
-it holds everything a dump can say. Types beyond numpy lie in the files as their bits; the manifest names them.
+A folder that sgsdump wrote has a manifest ``sgsdump.json`` (``shared/manifest.py``) whose ``values`` are file names. It
+holds all facts of a dump. Extension types are stored as raw bits; the manifest names the types.
 
-In any other folder every .npy file, at any depth, is an output tensor named by its path below the folder without
-``.npy``, in the order of these names (``conv2`` before ``conv10``). Files that are not tensors are left out and
-reported in the dump's notes. A folder without .npy files directly in it, most of whose files are others, is refused.
+In any other folder, each .npy file at any depth is an output tensor. Its name is the path below the folder without
+``.npy``; tensors are sorted by name in natural order (``conv2`` before ``conv10``). Files that are not tensors are
+skipped with a note. A folder is refused if no .npy file lies directly in it and most files below are of other types.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> Dump:
-    """A dump whose values are read from their files when asked for. Raises FormatError."""
+    """Read a folder of .npy files; values are loaded on request. Raises FormatError."""
     notes: list[str] = []
     files = files_below(path, ENDING, notes)
     read_records = _ours if (path / manifest.NAME).is_file() else _foreign
@@ -43,9 +43,9 @@ def read(path: Path) -> Dump:
 
 
 def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
-    """Write a file per record and the manifest. An existing folder is set aside.
+    """Write one file per record, and the manifest. An existing folder is moved aside.
 
-    Raises OutputError when the disk refuses, ConfigError for values that no .npy file holds.
+    Raises OutputError if writing fails, ConfigError for values that a .npy file cannot hold.
     """
     taken, entries = Taken(), []
     with replacing_folder(Path(path)) as folder:
@@ -64,7 +64,7 @@ def _recognises_file(path: Path, head: bytes) -> bool:
 
 
 def _read_file(path: Path) -> Dump:
-    """Raises FormatError for a damaged file and for pickled objects."""
+    """Read a single .npy file. Raises FormatError for damage and for pickled objects."""
     notes: list[str] = []
     tensor = plain_tensor(path, path.name.removesuffix(".npy"), notes)
     return Dump([Record("out", 0, 0, "", tensor)], FILE.name, None, path, notes)
@@ -75,12 +75,12 @@ def _ours(folder: Path, files: list[str], notes: list[str]) -> list[Record]:
     there = set(files)
     stray = there - {entry.values for entry in entries}
     if stray:
-        notes.append(f"{len(stray)} .npy files are not of the dump: {', '.join(sorted(stray)[:3])}")
+        notes.append(f"{len(stray)} .npy files are not listed in {manifest.NAME}: {', '.join(sorted(stray)[:3])}")
     return [_record(folder, there, *entry) for entry in entries]
 
 
 def _record(folder: Path, there: set[str], record: Record, values: str) -> Record:
-    # A file that the listing found is one of the folder; any other name is asked why it is not.
+    # Files of the listing are known to be inside the folder; inside() explains what is wrong with any other name.
     direct = values in there and "/" not in values
     path, info = folder / values if direct else inside(folder, values), record.tensor.info
     header, _ = npy_file.header_of(path)
@@ -105,15 +105,15 @@ def _foreign(folder: Path, files: list[str], notes: list[str]) -> list[Record]:
 
 
 def _check_share(folder: Path, files: Sequence[str]) -> None:
-    """Raises FormatError for a folder of other things in which there happen to be some arrays, deep below."""
+    """Raise FormatError for a folder of other files with only a few arrays deep below."""
     if any("/" not in name for name in files):
         return
     others = len(files_below(folder, "", [])) - len(files)
     if files and others > len(files):
         first = min(files, key=in_order).rpartition("/")[0]
         raise FormatError(
-            f"{folder} is a folder, not a dump: {len(files)} of the {len(files) + others} files below it are .npy, "
-            f"none of them directly in it; name the folder of the arrays ({first})"
+            f"{folder} is a folder, not a dump: only {len(files)} of {len(files) + others} files below it are .npy, "
+            f"none directly in it. Name the folder of the arrays ({first})"
         )
 
 

@@ -1,11 +1,12 @@
-"""numpy's .npz: a zip archive of .npy files.
+"""Reader and writer of numpy's .npz files: zip archives of .npy files.
 
-Ours has ``sgsdump.json`` (``shared/manifest.py``, whose ``values`` are names of members) as its last member and holds
-everything a dump can say. The text is the bytes of an array of uint8, so that for numpy.load every member is an array;
-the first versions had it as it is. In any other archive every .npy member is an output tensor named by
-the member without ``.npy``, in the archive's order. Members stored as they are, as numpy.savez does, are not copied;
-deflated ones are unpacked when asked for, never to more bytes than their .npy header accounts for. The checksum of a
-member is compared whenever its values are asked for, as numpy does.
+An archive that sgsdump wrote has a manifest ``sgsdump.json`` (``shared/manifest.py``) as last member, whose ``values``
+are member names. It holds all facts of a dump. The manifest is stored as a uint8 array, so that numpy.load sees only
+arrays; the first versions stored plain text. In any other archive, each .npy member is an output tensor named after the
+member without ``.npy``, in archive order.
+
+Uncompressed members (numpy.savez) are not copied. Deflated members are unpacked on request, to at most the size in
+their .npy header. The checksum of a member is verified whenever its values are read, as in numpy.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> Dump:
-    """A dump whose values are read when asked for. Raises FormatError for damage and for decompression bombs."""
+    """Read a .npz file; values are loaded on request. Raises FormatError for damage and decompression bombs."""
     data, notes = map_file(path), list[str]()
     members = zip_member.members(data, path)
     by_name = {member.name: member for member in members}
     if len(by_name) < len(members):
-        notes.append(f"{len(members) - len(by_name)} members have the name of a later one, which is read")
+        notes.append(f"{len(members) - len(by_name)} members are ignored: a later member has the same name")
     own_manifest = by_name.pop(manifest.NAME, None) or by_name.pop(manifest.NAME + ENDING, None)
     if own_manifest is not None:
         where = f"{path}: {own_manifest.name}"
@@ -61,7 +62,7 @@ def read(path: Path) -> Dump:
 def _record(data: MappedFile, members: dict[str, Member], path: Path, record: Record, values: str) -> Record:
     where = f"{path}: member {values[:80]!r}"
     if values not in members:
-        raise FormatError(f"{where} is missing, though {manifest.NAME} names it")
+        raise FormatError(f"{where} is missing, but {manifest.NAME} names it")
     header, info = _header(data, members[values], path), record.tensor.info
     npy_file.check_type(header, info.dtype, where)
     manifest.check_count(record, header.elements, where)
@@ -106,9 +107,9 @@ def _load(source: Source, member: Member, header: npy_file.Header, dtype: np.dty
 
 
 def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
-    """Write a stored member per record, and the manifest.
+    """Write one uncompressed member per record, and the manifest.
 
-    Raises OutputError when the disk refuses, ConfigError for values that no .npy file holds.
+    Raises OutputError if writing fails, ConfigError for values that a .npy file cannot hold.
     """
     taken, entries = Taken(ignores_case=False), []
     manifest_name = taken.free(manifest.NAME, ENDING)

@@ -1,14 +1,14 @@
-"""safetensors: ``uint64 N, N bytes of JSON, values``, as its library writes and checks it (the extra ``safetensors``).
+"""Reader and writer of safetensors files: ``uint64 N, N bytes of JSON, values`` (needs the extra ``safetensors``).
 
-The JSON has each tensor's dtype, shape and place, and a map of texts, ``__metadata__``. Ours keeps a manifest there
-(``shared/manifest.py`` under the key ``sgsdump.json``, whose ``values`` are keys of the file) and holds everything a
-dump can say. bfloat16 and the 8-bit floats the format knows stand under their own types, complex numbers as pairs along
-a further axis, other types beyond numpy in their carrier type. Any other file's tensors are outputs named by their
-keys, in the order of their values.
+The JSON holds dtype, shape and position of each tensor, and a string map ``__metadata__``. A file that sgsdump wrote
+has a manifest there (``shared/manifest.py``, key ``sgsdump.json``), whose ``values`` are keys of the file. It holds all
+facts of a dump. bfloat16 and the 8-bit floats of the format keep their types; complex numbers become pairs along an
+additional axis; other extension types use their carrier type. In any other file, the tensors are outputs named after
+their keys, in the order of their values.
 
-The library opens the file and checks it whole; it cannot give 8-bit floats to numpy, so the values are mapped where it
-says they lie: one after the other, without holes. It writes only what is in memory all at once, so we write the layout
-above ourselves, one tensor at a time.
+The safetensors library opens and checks the file. It cannot return 8-bit floats as numpy arrays, so sgsdump maps the
+values itself; they lie one after the other without gaps. The library can write only tensors that are all in memory, so
+sgsdump writes the file itself, one tensor at a time.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _READ_NAMES = {
     **{f"I{size}": f"int{size}" for size in (8, 16, 32, 64)},
     **{f"U{size}": f"uint{size}" for size in (8, 16, 32, 64)},
 }
-# Younger types are written in their carriers, which any version of the library reads.
+# Newer types are written in their carrier types, which all versions of the library read.
 _WRITTEN = {name: code for code, name in _READ_NAMES.items() if code not in ("F4", "C64") and "FNUZ" not in code}
 _ODD_BITS = {"F6_E2M3": 6, "F6_E3M2": 6}
 
 
 class StoredTensor(NamedTuple):
-    """One tensor in the file: its type, None when we have none for it, its shape, its first byte."""
+    """Element type (None if numpy has none), shape and byte offset of a tensor in the file."""
 
     dtype: np.dtype | None
     shape: tuple[int, ...]
@@ -70,12 +70,12 @@ class StoredTensor(NamedTuple):
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    # The key of a first tensor stands in quotes; the length's upper bytes are zero.
+    # The JSON begins with a quoted key; the upper bytes of its length are zero.
     return head[4:8] == b"\0" * 4 and head[8:].lstrip().startswith(b'{"') and int.from_bytes(head[:8], "little") > 1
 
 
 def read(path: Path) -> Dump:
-    """A dump of views of the mapped file. Raises FormatError for damage, MissingExtra without the library."""
+    """Read a safetensors file as views of the mapped file. Raises FormatError for damage, MissingExtra."""
     data, notes = map_file(path), list[str]()
     stored_tensors, text = _stored_tensors(data, path)
     if text is not None:
@@ -85,21 +85,21 @@ def read(path: Path) -> Dump:
     records = []
     for name, stored in stored_tensors.items():
         if stored.dtype is None:
-            notes.append(f"left out: tensor {name!r} is of a type that only newer programs know")
+            notes.append(f"left out: tensor {name!r} has an element type that numpy cannot represent")
             continue
         tensor = Tensor(TensorInfo(name, stored.shape, stored.dtype), partial(_load, data.source, stored))
         records.append(Record("out", 0, len(records), "", tensor))
     if not records:
-        raise FormatError(f"{path} holds no tensor that we can read{': ' + notes[0] if notes else ''}")
+        raise FormatError(f"{path} holds no readable tensor{': ' + notes[0] if notes else ''}")
     return Dump(records, FORMAT.name, None, path, notes)
 
 
 def _stored_tensors(data: MappedFile, path: Path) -> tuple[dict[str, StoredTensor], str | None]:
-    """Where each tensor lies, and the manifest's text if there is one."""
+    """Return the position of each tensor, and the manifest's text if there is one."""
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError:
-        raise MissingExtra(f"{path} is of safetensors; install its library: pip install sgsdump[safetensors]") from None
+        raise MissingExtra(f"{path} needs safetensors. Install it with: pip install sgsdump[safetensors]") from None
     stored_tensors: dict[str, StoredTensor] = {}
     offset = _LENGTH.size + _LENGTH.unpack_from(data)[0]
     try:
@@ -110,16 +110,14 @@ def _stored_tensors(data: MappedFile, path: Path) -> tuple[dict[str, StoredTenso
                 dtype = dtype_named(_READ_NAMES[code]) if code in _READ_NAMES else None
                 size = _ODD_BITS.get(code) if dtype is None else bits(dtype)
                 if size is None:
-                    raise FormatError(
-                        f"{path}: tensor {name!r} is of type {code}, which we do not know; update sgsdump"
-                    )
+                    raise FormatError(f"{path}: tensor {name!r} has the unknown type {code}. Update sgsdump")
                 stored_tensors[name] = StoredTensor(dtype, shape, offset)
                 offset += math.prod(shape) * size // 8
             text = (file.metadata() or {}).get(manifest.NAME)
     except (SafetensorError, OSError, OverflowError, ValueError) as error:
         raise FormatError(f"{path} is a damaged safetensors file ({' '.join(str(error).split())[:120]})") from None
     if offset != len(data):
-        raise FormatError(f"{path} holds {len(data)} bytes, its tensors end at byte {offset}")
+        raise FormatError(f"{path} is damaged: it has {len(data)} bytes, but its tensors end at byte {offset}")
     return stored_tensors, text
 
 
@@ -137,11 +135,11 @@ def _record(
     where = f"{path}: tensor {values[:80]!r}"
     info, stored = record.tensor.info, stored_tensors.get(values)
     if stored is None:
-        raise FormatError(f"{where} is missing, though {manifest.NAME} names it")
+        raise FormatError(f"{where} is missing, but {manifest.NAME} names it")
     expected = _kept(info.dtype)
     if stored.dtype != expected or (info.dtype.kind == "c" and stored.shape[-1:] != (2,)):
         type_name = "an unknown type" if stored.dtype is None else name_of(stored.dtype)
-        raise FormatError(f"{where} holds {type_name}, not the {name_of(info.dtype)} it should")
+        raise FormatError(f"{where} holds {type_name}, but {name_of(info.dtype)} is expected")
     manifest.check_count(record, stored.elements * expected.itemsize // info.dtype.itemsize, where)
     return replace(record, tensor=Tensor(info, partial(_load_ours, data.source, stored, info.dtype)))
 
@@ -156,7 +154,7 @@ def _load_ours(data: Source, stored: StoredTensor, dtype: np.dtype) -> np.ndarra
 
 
 def _kept(dtype: np.dtype) -> np.dtype:
-    """The type under which our files keep values of ``dtype``."""
+    """Return the element type in which the writer stores values of ``dtype``."""
     if dtype.kind == "c":
         return np.dtype(f"<f{dtype.itemsize // 2}")
     return dtype.newbyteorder("<") if name_of(dtype) in _WRITTEN else carrier(dtype)
@@ -175,9 +173,9 @@ def _as_kept(array: np.ndarray) -> np.ndarray:
 
 
 def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
-    """Write values as they come to a nameless file in the same folder, then the header and them to ``path``.
+    """Write the values to an unnamed file in the same folder, then the header and the values to ``path``.
 
-    Raises OutputError when the disk refuses, ConfigError for values the format cannot hold.
+    Raises OutputError if writing fails, ConfigError for values that the format cannot hold.
     """
     taken, entries = Taken(ignores_case=False), []
     taken.free("__metadata__", "")

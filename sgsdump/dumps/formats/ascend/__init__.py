@@ -1,1 +1,1 @@
-"""Ascend's operator dumps, nano dumps, overflow files and statistics."""
+"""Operator dumps, nano dumps, overflow files and statistics of Ascend devices."""

@@ -1,1 +1,1 @@
-"""ATB tensor files and trees, as msit and msprobe dump them."""
+"""Tensor files and trees of ATB (Ascend Transformer Boost), as written by msit and msprobe."""

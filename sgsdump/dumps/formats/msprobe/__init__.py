@@ -1,1 +1,1 @@
-"""msprobe's folders: ``dump.json`` and the values beside it."""
+"""Folders of msprobe: ``dump.json`` and the files with the values."""

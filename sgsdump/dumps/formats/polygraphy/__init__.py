@@ -1,1 +1,1 @@
-"""Results of Polygraphy, as its command line saves them."""
+"""Result files of Polygraphy's command line."""

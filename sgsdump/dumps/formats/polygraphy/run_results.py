@@ -1,4 +1,4 @@
-"""Polygraphy's RunResults, the ``.json`` of ``polygraphy run MODEL --onnxrt --save-outputs FILE.json``; read only.
+"""Reader of Polygraphy's RunResults: the file of ``polygraphy run MODEL --onnxrt --save-outputs FILE.json``.
 
 ::
 
@@ -8,16 +8,16 @@
          "runtime": 0.0004, "runner_name": "onnxrt-runner-…", "polygraphy_class": "IterationResult"}, …]], …],
      "polygraphy_class": "RunResults"}
 
-For each runner the iterations, for each of these its outputs by name; ``array`` is a ``.npy`` file in base64
-(``shared/npy_file.py``: never unpickled). Older versions mark classes by other keys, which are not looked at.
+The file lists runners, their iterations, and the outputs of each iteration by name. ``array`` is a ``.npy`` file in
+base64 (``shared/npy_file.py``; never unpickled). Older versions mark classes by other keys; the reader ignores them.
 
-The outputs of the first iteration of the first runner have their own names, those of later iterations are called
-``iteration1/relu1``, those of further runners ``runner1/relu1`` (``runner1/iteration1/relu1``): a runner's own name has
-the time of its run. All are outputs, in the file's order.
+All tensors are outputs, in file order. Outputs of the first iteration of the first runner keep their names. Names of
+later iterations are ``iteration1/relu1``; names of further runners are ``runner1/relu1`` or
+``runner1/iteration1/relu1``. The runner's own name is not used because it contains the time of the run.
 
-The file may be as large as all tensors together. Its arrays are found in place, and only what is left of it is parsed
-as JSON; an array is decoded when it is asked for, and all of the memory it takes is its own size and four thirds of it.
-Outputs that are not arrays (torch's tensors, which are pickles) are left out and noted.
+The file may be as large as all tensors together. The reader locates the arrays in the mapped file and parses only the
+rest as JSON. An array is decoded on request; this needs its size plus four thirds of its size in memory. Outputs that
+are not arrays (torch tensors, which are pickles) are skipped with a note.
 
 Sources: https://github.com/NVIDIA/TensorRT/tree/main/tools/Polygraphy, polygraphy/json/serde.py and
 polygraphy/comparator/struct.py.
@@ -49,7 +49,7 @@ _HEAD = npy_file.HEAD_BYTES // 3 * 4 + 4
 
 
 class Place(NamedTuple):
-    """Where a file has the base64 of an array."""
+    """Offset and size of an array's base64 text in the file."""
 
     offset: int
     size: int
@@ -60,7 +60,7 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> Dump:
-    """A dump whose values are read when asked for. Raises FormatError."""
+    """Read a RunResults file; values are decoded on request. Raises FormatError."""
     data = map_file(path)
     text, places = _without_arrays(data, path)
     document = json_of(text, path)
@@ -69,7 +69,7 @@ def read(path: Path) -> Dump:
     for name, value in _outputs(document, path):
         number = value.get("array") if isinstance(value, dict) else None
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < len(places):
-            notes.append(f"left out: {name[:80]!r} is not an array of numpy's")
+            notes.append(f"left out: {name[:80]!r} is not a numpy array")
             continue
         tensor = _tensor(data, places[number], name, path)
         records.append(Record("out", 0, len(records), "", tensor))
@@ -79,9 +79,9 @@ def read(path: Path) -> Dump:
 
 
 def _without_arrays(data: MappedFile, path: Path) -> tuple[str, list[Place]]:
-    """The JSON with each array's number in its place, and where the arrays lie.
+    """Return the JSON text with numbers in place of the arrays, and the positions of the arrays.
 
-    A string of the JSON cannot hold the text that is looked for, whose quotes it would have to escape.
+    The search pattern cannot match inside a JSON string, because the string would escape the quotes.
     """
     parts, places, size, position = list[bytes](), list[Place](), 0, 0
     end = len(data)
@@ -90,13 +90,15 @@ def _without_arrays(data: MappedFile, path: Path) -> tuple[str, list[Place]]:
         stop = end if match is None else match.end() - 1
         size += stop - position
         if size > MOST_BYTES:
-            raise FormatError(f"{path} has more than {MOST_BYTES >> 20} MiB besides its arrays; is it a RunResults?")
+            raise FormatError(
+                f"{path} has more than {MOST_BYTES >> 20} MiB besides its arrays. Check that it is a RunResults file"
+            )
         parts.append(data[position:stop])
         if match is None:
             break
         position = data.find(b'"', match.end()) + 1
         if not position:
-            raise FormatError(f"{path} is cut off in an array")
+            raise FormatError(f"{path} is cut off inside an array")
         parts.append(str(len(places)).encode())
         places.append(Place(match.end(), position - 1 - match.end()))
     try:
@@ -106,13 +108,13 @@ def _without_arrays(data: MappedFile, path: Path) -> tuple[str, list[Place]]:
 
 
 def _outputs(document: Any, path: Path) -> Iterator[tuple[str, Any]]:
-    """Name and value of every output of every iteration of every runner. Raises FormatError."""
+    """Yield name and value of each output of all runners and iterations. Raises FormatError."""
     for runner, entry in enumerate(_items(document.get("lst") if isinstance(document, dict) else None, path)):
         iterations = entry[1] if isinstance(entry, list) and len(entry) == 2 else None
         for number, iteration in enumerate(_items(iterations, path)):
             outputs = iteration.get("outputs") if isinstance(iteration, dict) else None
             if not isinstance(outputs, dict):
-                raise FormatError(f"{path} is not a RunResults of Polygraphy: an iteration has no outputs")
+                raise FormatError(f"{path} is not a Polygraphy RunResults file: an iteration has no outputs")
             before = (f"runner{runner}/" if runner else "") + (f"iteration{number}/" if number else "")
             for name, value in outputs.items():
                 lazy = value.get("values", value) if isinstance(value, dict) else value
@@ -121,7 +123,7 @@ def _outputs(document: Any, path: Path) -> Iterator[tuple[str, Any]]:
 
 def _items(value: Any, path: Path) -> list[Any]:
     if not isinstance(value, list):
-        raise FormatError(f"{path} is not a RunResults of Polygraphy: it does not list runners and their iterations")
+        raise FormatError(f"{path} is not a Polygraphy RunResults file: it does not list runners and iterations")
     return value
 
 
@@ -136,7 +138,7 @@ def _tensor(data: MappedFile, place: Place, name: str, path: Path) -> Tensor:
 
 
 def _load(source: Source, place: Place, header: npy_file.Header, where: str) -> np.ndarray:
-    """Raises FileChanged when the file has changed since, FormatError for what is not base64."""
+    """Decode an array. Raises FileChanged if the file has changed since it was opened, FormatError for damage."""
     values = np.frombuffer(_decoded(source.read(place.offset, place.size).data, where), np.uint8)
     flat = values[header.offset : header.end].view(header.dtype)
     return npy_file.shaped(flat, header, header.dtype)

@@ -1,1 +1,1 @@
-"""Trees of a program's runs that were computed again from its models and feeds, a dump for each run."""
+"""Trees of replayed runs: sgsdump recomputed a program's runs from its models and inputs."""

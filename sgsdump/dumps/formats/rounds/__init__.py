@@ -1,1 +1,1 @@
-"""The rounds of a program, as ``sgsdump exec`` writes them."""
+"""Rounds (runs of the outermost module) of a program, as ``sgsdump exec`` writes them."""

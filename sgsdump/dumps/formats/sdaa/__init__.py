@@ -1,1 +1,1 @@
-"""The SDAA dump tool's folders: ``dump_info.json``, ``inputs/``, ``outputs/``."""
+"""Dump folders of the SDAA dump tool: ``dump_info.json``, ``inputs/``, ``outputs/``."""

@@ -1,1 +1,1 @@
-"""Shared by several formats: .npy files, members of archives, manifests, Ascend's types, torch's pickles."""
+"""Code that several formats share: .npy files, zip members, manifests, Ascend element types, torch pickles."""

@@ -1,4 +1,4 @@
-"""``sgsdump.json``: all facts of a dump's records, beside values in files of other kinds (.npy, .npz, safetensors).
+"""The manifest ``sgsdump.json``: the facts of a dump's records, for formats that store only arrays (.npy, .npz, …).
 
 ::
 
@@ -10,14 +10,16 @@
                   "exact": true, "type_name": ""},
         "values": "conv1_Relu_0.npy"}, …]}
 
-``shape`` null: not known. ``origin`` (null when ``layout`` is not a device's, or unknown): the logical tensor as
-``{"shape": [1, 5, 2, 2], "layout": "NCHW", "groups": 1}``. ``quant`` null: plain numbers. ``scale`` is one number or a
-list per channel. What JSON has no number for is the text "nan", "inf" or "-inf". ``values`` says where the stored
-values are, in the words of the format around; they are of the carrier type of ``dtype`` (``tensors.dtypes``), flat
-when they are not of ``shape``.
-The text is ASCII: lone surrogates, which stand for bytes of a name that are not UTF-8, survive as escapes.
+shape   null if unknown.
+origin  logical tensor of a device layout, ``{"shape": [1, 5, 2, 2], "layout": "NCHW", "groups": 1}``; null for other
+        layouts or if unknown.
+quant   null for plain numbers. ``scale`` is a number or a list per channel; the strings "nan", "inf" and "-inf" stand
+        for numbers that JSON lacks.
+values  position of the stored values; each format defines the meaning. The values have the carrier type of ``dtype``
+        (``tensors.dtypes``). They are flat if they do not fit ``shape``.
 
-Manifests are untrusted input: every type and size is validated.
+The text is ASCII. Bytes of a name that are not UTF-8 are lone surrogates, written as escapes. A manifest is untrusted
+input: the reader validates every type and size.
 """
 
 from __future__ import annotations
@@ -47,14 +49,14 @@ _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 class Entry(NamedTuple):
-    """A record without its values (``record.tensor`` cannot be loaded), and where they are."""
+    """A record without values (``record.tensor`` cannot be loaded), and the position of its values."""
 
     record: Record
     values: str
 
 
 def loses(records: Sequence[Record], variant: Any = None) -> Iterator[Lost]:
-    """The facts that even a manifest beside values cannot hold; the ``Format.loses`` of formats with one."""
+    """Yield the facts that a format with a manifest cannot hold (``Format.loses``)."""
     for record in records:
         if record.tensor.statistics is not None:
             yield Lost(record, "has no values, statistics at most", True)
@@ -62,7 +64,7 @@ def loses(records: Sequence[Record], variant: Any = None) -> Iterator[Lost]:
 
 
 def facts_lost(records: Sequence[Record]) -> Iterator[Lost]:
-    """The facts that a manifest itself cannot hold."""
+    """Yield the facts that a manifest cannot hold."""
     for record in records:
         info = record.tensor.info
         if info.dtype.newbyteorder("=") not in KNOWN.values():
@@ -72,7 +74,7 @@ def facts_lost(records: Sequence[Record]) -> Iterator[Lost]:
 
 
 def entry_of(record: Record, values: str) -> dict[str, Any]:
-    """A record's facts as plain JSON. Raises ConfigError for an element type or scale that ``loses`` names."""
+    """Return a record's facts as plain JSON. Raises ConfigError for element types and scales that ``loses`` lists."""
     info = record.tensor.info
     return {
         "name": info.name,
@@ -93,19 +95,19 @@ def entry_of(record: Record, values: str) -> dict[str, Any]:
 
 
 def text_of(entries: Iterable[dict[str, Any]]) -> bytes:
-    """The whole file, a record a line."""
+    """Return the text of a manifest, with one line per record."""
     lines = ",\n".join(json.dumps(entry, allow_nan=False) for entry in entries)
     return f'{{"sgsdump": {_VERSION}, "records": [\n{lines}\n]}}'.encode("ascii")
 
 
 def read(path: Path) -> list[Entry]:
-    """The records of a manifest's file. Raises FormatError."""
+    """Read the records of a manifest file. Raises FormatError."""
     with reading(path):
         return parse(read_start(path, MOST_BYTES + 1), str(path))
 
 
 def parse(data: bytes, where: str) -> list[Entry]:
-    """The records of a manifest; ``where`` begins the message. Raises FormatError when it is damaged."""
+    """Parse the records of a manifest. Raises FormatError, prefixed with ``where``, for damage."""
     if len(data) > MOST_BYTES:
         raise FormatError(f"{where} has {len(data)} bytes, more than any dump's manifest")
     try:
@@ -119,16 +121,18 @@ def parse(data: bytes, where: str) -> list[Entry]:
 
 
 def check_count(record: Record, count: int, where: object) -> None:
-    """Raises FormatError when ``count`` values do not fill a record's shape."""
+    """Raise FormatError if ``count`` values do not fill a record's shape."""
     shape = record.tensor.info.shape
     if shape is not None and math.prod(shape) > count:
-        raise FormatError(f"{where} holds {count} values, the shape {list(shape)} of {record.name!r} needs more")
+        raise FormatError(f"{where} holds {count} values, but the shape {list(shape)} of {record.name!r} needs more")
 
 
 def _quant_entry(name: str, quant: Quant) -> dict[str, Any]:
     scale = np.asarray(quant.scale)
     if scale.ndim > 1:
-        raise ConfigError(f"tensor {name!r} has a scale of shape {list(scale.shape)}; only one per channel is known")
+        raise ConfigError(
+            f"tensor {name!r} has a scale of shape {list(scale.shape)}; one scale per channel is the limit"
+        )
     return {
         "dtype": None if quant.dtype is None else name_of(dtype_named(name_of(quant.dtype))),
         "scale": strict(scale.tolist() if scale.ndim else float(scale)),
@@ -145,7 +149,7 @@ def _origin_entry(origin: Origin) -> dict[str, Any]:
 
 
 def parsed_entry(entry: Any) -> Entry:
-    """The record of an entry, read from JSON. Raises ValueError, ConfigError where it is damaged."""
+    """Return the record of a JSON entry. Raises ValueError or ConfigError for damage."""
     if type(entry) is not dict:
         raise ValueError("a record is not an object")
     name, io = _text(entry, "name"), _text(entry, "io")
@@ -178,7 +182,7 @@ def _shape(sizes: list[Any] | None) -> tuple[int, ...] | None:
 
 
 def _origin(entry: Any) -> Origin | None:
-    """Manifests of older programs have no such key."""
+    """Return the origin; None also for manifests of older versions, which lack the key."""
     if entry is None:
         return None
     if type(entry) is not dict:
@@ -228,7 +232,7 @@ def _text(entry: dict[str, Any], key: str) -> str:
 
 
 def _typed(entry: dict[str, Any], key: str, *kinds: type | None) -> Any:
-    """``entry[key]``, which must be of exactly one of these types (True is not a number); None stands for null."""
+    """Return ``entry[key]`` if its type is exactly one of ``kinds`` (bool is no int); the kind None allows null."""
     value = entry.get(key, _typed)
     if value is _typed or not ((value is None and None in kinds) or type(value) in kinds):
         raise ValueError(f"{key!r} is missing or of another type")

@@ -1,9 +1,8 @@
-r"""The .npy file of numpy (``numpy.lib.format`` is its specification), read as untrusted input.
+r"""Reader and writer of numpy's .npy files, treated as untrusted input (specification: ``numpy.lib.format``).
 
-Never unpickled, its header is read by numpy's own parser at most 10 000 bytes long, and the size it declares must be
-there before anything is allocated. numpy writes no type for elements beyond its own (bfloat16 comes as ``V2``), so
-they are written in their carrier type (``sgsdump.tensors.dtypes``), and the caller that knows the file name must also
-supply the element type.
+Files are never unpickled. numpy's own parser reads the header, of at most 10 000 bytes. The declared size must fit the
+file before memory is allocated. numpy stores extension types without their name (bfloat16 as ``V2``), so the writer
+uses their carrier type (``sgsdump.tensors.dtypes``), and the caller of the reader must supply the element type.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ MAGIC = b"\x93NUMPY"
 HEADER_BYTES = 10_000
 HEAD_BYTES = HEADER_BYTES + 12
 _USUAL_BYTES = 512
-# Without its padding; 32 dimensions need less. numpy's parser takes the square of it.
+# Most characters of a header without padding. 32 dimensions need less; numpy's parser takes quadratic time.
 _MOST_TEXT = 1000
 _KINDS = "biufcSUV"
 _MOST_RANK, _MOST_BYTES = 32, 2**60
@@ -37,7 +36,7 @@ _READ_BYTES = 2**20
 
 
 class Header(NamedTuple):
-    """The facts of a .npy header: type, shape and order of the values, and where they begin."""
+    """Facts of a .npy header: element type, shape, order and byte offset of the values."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -54,10 +53,10 @@ class Header(NamedTuple):
 
 
 def parse_header(start: bytes, size: int, where: object) -> Header:
-    """The header of a file of ``size`` bytes, of which ``start`` is the first HEAD_BYTES, or all.
+    """Parse the header of a file of ``size`` bytes; ``start`` holds its first HEAD_BYTES bytes, or all.
 
-    Raises FormatError, beginning with ``where``, when it is damaged, says more than the file holds, or describes what
-    is not plain numbers or text.
+    Raises FormatError, prefixed with ``where``, if the header is damaged, declares more bytes than the file has, or
+    describes elements other than plain numbers or text.
     """
     version = tuple(start[6:8])
     if not start.startswith(MAGIC) or len(start) < 12 or version not in ((1, 0), (2, 0)):
@@ -73,7 +72,7 @@ def parse_header(start: bytes, size: int, where: object) -> Header:
     header = Header(dtype, shape, fortran, begin + length)
     if header.end > size:
         raise FormatError(
-            f"{where} declares {header.end - header.offset} bytes of values, {size - header.offset} follow"
+            f"{where} declares {header.end - header.offset} bytes of values, but only {size - header.offset} follow"
         )
     return header
 
@@ -83,28 +82,28 @@ def _parsed(head: bytes) -> tuple[np.dtype, tuple[int, ...], bool]:
     read, begin = (npy.read_array_header_1_0, 10) if head[6] == 1 else (npy.read_array_header_2_0, 12)
     text = head[begin:].rstrip(b" \n")
     if len(text) > _MOST_TEXT:
-        raise FormatError(f"has a .npy header of {len(text)} characters, more than plain numbers need")
+        raise FormatError(f"has a .npy header of {len(text)} characters; plain numbers need at most {_MOST_TEXT}")
     try:
         with warnings.catch_warnings():
-            # that Python 2 wrote it, so that its numbers end in L; what Python thinks of a hostile one
+            # numpy warns about headers of Python 2 (numbers that end in L), Python about hostile ones
             warnings.simplefilter("ignore")
             shape, fortran, dtype = read(io.BytesIO(len(text).to_bytes(begin - 8, "little") + text), HEADER_BYTES)
     except Exception as error:
-        # What numpy's parser raises for a hostile header is open-ended.
+        # For a hostile header, numpy's parser may raise any exception.
         raise FormatError(f"has a damaged .npy header ({' '.join(str(error).split())[:80]})") from None
     if dtype.hasobject:
-        raise NotATensor("holds Python objects, which are never loaded; save numbers")
+        raise NotATensor("holds Python objects, which are never loaded. Save plain numbers instead")
     if dtype.kind not in _KINDS or dtype.names or dtype.subdtype or not dtype.itemsize:
-        raise NotATensor(f"holds elements of {str(dtype)[:80]}; only plain numbers are read")
+        raise NotATensor(f"holds elements of {str(dtype)[:80]}; only plain numbers are supported")
     if len(shape) > _MOST_RANK or any(type(size) is not int or size < 0 for size in shape):
-        raise FormatError(f"has no possible shape: {str(shape)[:80]}")
+        raise FormatError(f"has an impossible shape: {str(shape)[:80]}")
     if math.prod(size or 1 for size in shape) * dtype.itemsize > _MOST_BYTES:
-        raise FormatError(f"declares a shape beyond any memory: {str(shape)[:80]}")
+        raise FormatError(f"declares a shape that is too large for any memory: {str(shape)[:80]}")
     return dtype, shape, bool(fortran)
 
 
 def header_of(path: Path) -> tuple[Header, int]:
-    """The header of a file and the file's size. Raises FormatError."""
+    """Return the header and the size of a file. Raises FormatError."""
     with reading(path), open_file(path, buffering=0) as file:
         size, start = os.fstat(file.fileno()).st_size, file.read(_USUAL_BYTES)
         if int.from_bytes(start[8:10], "little") > _USUAL_BYTES - 12 or start[6:7] == b"\2":
@@ -113,17 +112,17 @@ def header_of(path: Path) -> tuple[Header, int]:
 
 
 def check_type(header: Header, dtype: np.dtype, where: object) -> None:
-    """Raises FormatError when values of ``dtype`` cannot be what a file says it holds."""
+    """Raise FormatError if a file with this header cannot hold values of ``dtype``."""
     if header.dtype.newbyteorder("=") == carrier(dtype).newbyteorder("="):
         return
-    # numpy's own np.save of a type beyond numpy
+    # np.save stores extension types as raw bytes (V2)
     if header.dtype.kind == "V" and header.dtype.itemsize == dtype.itemsize and carrier(dtype) != dtype:
         return
-    raise FormatError(f"{where} holds {name_of(header.dtype)}, not the {name_of(dtype)} it should")
+    raise FormatError(f"{where} holds {name_of(header.dtype)}, but {name_of(dtype)} is expected")
 
 
 def shaped(flat: np.ndarray, header: Header, dtype: np.dtype) -> np.ndarray:
-    """Values as stored in a file, in their shape and type."""
+    """Return the stored values in their shape and element type."""
     array = flat.reshape(header.shape, order="F" if header.fortran else "C")
     if dtype == header.dtype:
         return array
@@ -134,8 +133,10 @@ def shaped(flat: np.ndarray, header: Header, dtype: np.dtype) -> np.ndarray:
 
 
 def load(source: Source, header: Header, dtype: np.dtype) -> np.ndarray:
-    """The values of a .npy file whose header is known: mapped, or read when small, so that no file stays open for
-    them. Raises FileChanged when the file has changed since."""
+    """Load the values of a .npy file: large ones are mapped, small ones are read so that no file stays open.
+
+    Raises FileChanged if the file has changed since its header was read.
+    """
     size = header.end - header.offset
     try:
         if size < _READ_BYTES:
@@ -144,35 +145,35 @@ def load(source: Source, header: Header, dtype: np.dtype) -> np.ndarray:
         else:
             flat = view(source, header.dtype, header.elements, header.offset)
         return shaped(flat, header, dtype)
-    except (ValueError, MemoryError) as error:  # numpy before 2 has texts of less than no bytes
+    except (ValueError, MemoryError) as error:  # numpy before 2 accepts strings of negative size
         raise FormatError(f"cannot read {source.path}: {error}") from None
 
 
 def tensor_of(path: Path, header: Header, info: TensorInfo) -> Tensor:
-    """A tensor whose values are those of a .npy file, of ``info.dtype`` (``check_type`` holds)."""
+    """Return a tensor with the values of a .npy file; the caller has checked the type with ``check_type``."""
     return Tensor(info, partial(load, source_of(path), header, info.dtype))
 
 
 def plain_tensor(path: Path, name: str, notes: list[str]) -> Tensor:
-    """The tensor of a file that only itself describes. Raises FormatError; trailing bytes are noted."""
+    """Return the tensor of a .npy file without a manifest; note trailing bytes. Raises FormatError."""
     header, size = header_of(path)
     check_plain(header, path)
     if size > header.end:
-        notes.append(f"{path} has {size - header.end} bytes more than its header says")
+        notes.append(f"{path} has {size - header.end} bytes more than its header declares")
     return tensor_of(path, header, TensorInfo(name, header.shape, header.dtype))
 
 
 def check_plain(header: Header, where: object) -> None:
-    """Raises FormatError when the type of the elements is not known."""
+    """Raise FormatError if the file does not tell the element type."""
     if header.dtype.kind == "V":
         raise FormatError(
-            f"{where} holds elements of {header.dtype.itemsize} raw bytes, as numpy saves bfloat16 and its like; "
-            f"their type is not in the file"
+            f"{where} holds elements of {header.dtype.itemsize} raw bytes, as numpy saves bfloat16 and similar types; "
+            f"the file does not name their type"
         )
 
 
 def write(file: IO[bytes], array: np.ndarray) -> None:
-    """Write an array in C order and little-endian, in its carrier type; version 1 of the format."""
+    """Write an array in its carrier type, little-endian and in C order, as version 1 of the format."""
     is_as_it_lies = array.flags.c_contiguous and array.dtype.isnative
     carrying = np.asarray(carried(array if is_as_it_lies else in_memory(array)), order="C")
     npy.write_array_header_1_0(file, npy.header_data_from_array_1_0(carrying))
@@ -180,18 +181,18 @@ def write(file: IO[bytes], array: np.ndarray) -> None:
 
 
 def save(path: Path, array: np.ndarray) -> None:
-    """Write ``array`` to a new file at ``path``; OSError is the caller's, who writes the folder around it."""
+    """Write ``array`` to a new file at ``path``. The caller handles OSError."""
     with open(path, "wb") as file:
         write(file, array)
 
 
 def save_bytes(path: Path, data: bytes) -> None:
-    """Write a new file beside the values, as ``save`` does."""
+    """Write bytes to a new file at ``path``. The caller handles OSError."""
     with open(path, "wb") as file:
         file.write(data)
 
 
 def in_shape(tensor: Tensor) -> np.ndarray:
-    """All stored values of a tensor: in its shape when they fill it, else flat (a buffer larger than its shape)."""
+    """Return all stored values in the tensor's shape, or flat if the buffer is larger than the shape."""
     array, shape = tensor.raw_view(), tensor.info.shape
     return array.reshape(shape if shape is not None and math.prod(shape) == array.size else -1)

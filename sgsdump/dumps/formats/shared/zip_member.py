@@ -1,4 +1,4 @@
-"""Members of a zip archive in a mapped file, read where they lie: no more is ever unpacked than was asked for."""
+"""Access to members of a zip archive in a mapped file, without unpacking more than requested."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from sgsdump.files.mapped import Source
 MAGIC = b"PK\x03\x04"
 _LOCAL = struct.Struct("<4s22xHH")
 _CHUNK, _PIECE = 2**18, 2**20
-# Deflate makes at most 1032 bytes of one; a larger member with a higher ratio is treated as a decompression bomb.
+# Deflate expands a byte to at most 1032. A large member with a ratio over _ODD_RATIO counts as a decompression bomb.
 _MOST_RATIO, _LARGE, _ODD_RATIO = 1032, 2**28, 200
 
 
 class Member(NamedTuple):
-    """Where a member lies: its packed bytes, the size they unpack to, whether they are deflated, their checksum."""
+    """Position of a member: offset and size of its packed bytes, unpacked size, compression and CRC-32."""
 
     name: str
     offset: int
@@ -34,13 +34,16 @@ class Member(NamedTuple):
 
 
 def members(data: mmap.mmap, path: Path) -> list[Member]:
-    """The files of an archive, in their order. Raises FormatError for a damaged archive, for members that are encrypted
-    or packed by another method than deflate, and for a decompression bomb."""
+    """Return the files of an archive in order.
+
+    Raises FormatError for a damaged archive, a decompression bomb, and members that are encrypted or packed by another
+    method than deflate.
+    """
     try:
         with open_file(path) as file, zipfile.ZipFile(file) as archive:
             infos = [info for info in archive.infolist() if not info.filename.endswith("/")]
     except Exception as error:
-        # What zipfile raises for a hostile directory is open-ended.
+        # For a hostile directory, zipfile may raise any exception.
         raise FormatError(f"{path} is a damaged zip archive ({' '.join(str(error).split())[:100]})") from None
     return [_member(data, info, path) for info in infos]
 
@@ -48,7 +51,7 @@ def members(data: mmap.mmap, path: Path) -> list[Member]:
 def _member(data: mmap.mmap, info: zipfile.ZipInfo, path: Path) -> Member:
     who = f"{path}: member {info.filename[:80]!r}"
     if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise FormatError(f"{who} is encrypted or packed by another method than deflate; unpack it first")
+        raise FormatError(f"{who} is encrypted or packed by another method than deflate. Unpack it first")
     head = data[info.header_offset : info.header_offset + _LOCAL.size] if info.header_offset >= 0 else b""
     if len(head) < _LOCAL.size or not head.startswith(MAGIC):
         raise FormatError(f"{who} is not where the archive says; the file is cut off or damaged")
@@ -60,14 +63,14 @@ def _member(data: mmap.mmap, info: zipfile.ZipInfo, path: Path) -> Member:
     ratio = info.file_size / max(1, info.compress_size)
     if ratio > _MOST_RATIO or (info.file_size > _LARGE and ratio > _ODD_RATIO):
         raise FormatError(
-            f"{who} says that {info.compress_size} bytes unpack to {info.file_size}: a decompression bomb; unpack it "
-            f"yourself if you trust it"
+            f"{who} declares that {info.compress_size} bytes unpack to {info.file_size}: a decompression bomb. Unpack "
+            f"it yourself if you trust it"
         )
     return Member(info.filename, offset, info.compress_size, info.file_size, deflated, info.CRC)
 
 
 def start_of(data: mmap.mmap, member: Member, size: int) -> bytes:
-    """The first ``size`` bytes of a member, or all if it has fewer. Raises FormatError when they do not unpack."""
+    """Return the first ``size`` bytes of a member, or all if it has fewer. Raises FormatError for damage."""
     if not member.deflated:
         return data[member.offset : member.offset + min(size, member.size)]
     packed = data[member.offset : member.offset + min(member.packed, size + 1024)]
@@ -78,14 +81,14 @@ def start_of(data: mmap.mmap, member: Member, size: int) -> bytes:
 
 
 def content(data: mmap.mmap | Source, member: Member, limit: int, where: str, usual: str) -> bytes:
-    """All of a member. Raises FormatError, "WHERE has 12 bytes, more than USUAL", where that is beyond ``limit``."""
+    """Return a whole member. If it exceeds ``limit``, raise FormatError "WHERE has 12 bytes, more than USUAL"."""
     if member.size > limit:
         raise FormatError(f"{where} has {member.size} bytes, more than {usual}")
     return unpack(data, member).tobytes() if member.deflated else data[member.offset : member.offset + member.size]
 
 
 def unpack(data: mmap.mmap | Source, member: Member) -> np.ndarray:
-    """All ``member.size`` bytes of a deflated member. Raises FormatError when they are fewer, more, or other ones."""
+    """Return all bytes of a deflated member. Raises FormatError if size or checksum differ."""
     unpacked, filled = np.empty(member.size, np.uint8), 0
     inflate = zlib.decompressobj(-zlib.MAX_WBITS)
     crc, offset, end = 0, member.offset, member.offset + member.packed
@@ -98,18 +101,18 @@ def unpack(data: mmap.mmap | Source, member: Member) -> np.ndarray:
             part = inflate.decompress(pending, _CHUNK)
             pending = inflate.unconsumed_tail
             if filled + len(part) > member.size:
-                raise FormatError(f"member {member.name[:80]!r} unpacks to more than the {member.size} bytes it says")
+                raise FormatError(f"member {member.name[:80]!r} unpacks to more than its declared {member.size} bytes")
             unpacked[filled : filled + len(part)] = np.frombuffer(part, np.uint8)
             crc, filled = zlib.crc32(part, crc), filled + len(part)
     except zlib.error as error:
         raise FormatError(f"member {member.name[:80]!r} is damaged: {error}") from None
     if filled != member.size or crc != member.crc:
-        raise FormatError(f"member {member.name[:80]!r} is damaged: its checksum or size is another")
+        raise FormatError(f"member {member.name[:80]!r} is damaged: its checksum or size does not match")
     return unpacked
 
 
 def check(source: Source, member: Member) -> None:
-    """Compare a stored member's bytes with its checksum, a piece in memory at a time. Raises FormatError."""
+    """Check the CRC-32 of a stored member piece by piece. Raises FormatError."""
     crc, end = 0, member.offset + member.size
     for start in range(member.offset, end, _PIECE):
         crc = zlib.crc32(source.read(start, min(_PIECE, end - start)).data, crc)

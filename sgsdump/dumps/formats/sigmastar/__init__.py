@@ -1,1 +1,1 @@
-"""All that knows the bytes, scales and padding of SigmaStar's dumps."""
+"""SigmaStar dumps: binary and text files, scales and padding."""

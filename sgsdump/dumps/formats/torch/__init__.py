@@ -1,1 +1,1 @@
-"""Files and trees of PyTorch, read without torch."""
+"""PyTorch files and trees, read without torch."""

@@ -22,7 +22,7 @@ from sgsdump.tensors.dtypes import KNOWN, carried
 from sgsdump.tensors.statistics import Statistics
 
 # A file's name is its tensor's, so a dump called otherwise loses it; most tests here look at what is in the file.
-pytestmark = pytest.mark.filterwarnings("ignore:atb_bin loses something. 1 tensor has a name:UserWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:atb_bin cannot hold everything. 1 tensor has a name:UserWarning")
 LINES = ["$Version=1.0", "$Object.Count=1", "$Object.Length=8", "format=2", "dtype=1", "dims=2,2", "$Object.data=0,8"]
 HALVES = np.arange(4, dtype=np.float16).reshape(2, 2)
 

@@ -125,7 +125,7 @@ def test_each_execution_is_a_run_with_the_names_it_has_alone(trees: Path) -> Non
         ConfigError, match=r"holds 2 runs \(step 0, rank 0; step 1, rank 0\); choose one with --step, or"
     ):
         open_dump(tree)
-    with pytest.raises(ConfigError, match=r"has no run of step 2; it has step 0, rank 0; step 1, rank 0$"):
+    with pytest.raises(ConfigError, match=r"has no run with step 2; it has step 0, rank 0; step 1, rank 0$"):
         open_dump(tree, 2)
 
 
