@@ -311,7 +311,7 @@ def test_float16_at_the_end_of_its_range_is_told(capsys):
 
 def test_an_overflow_status_is_shown_with_its_operator(shared, capsys):
     assert run(shared / "ascend/ge_dump/overflow/dump", "Node_OpDebug.2.9:output:0") == 0
-    assert "it is of layer_MatMulV2 (MatMulV2)\n" in capsys.readouterr().out
+    assert "caused by layer_MatMulV2 (MatMulV2)\n" in capsys.readouterr().out
 
 
 def test_a_narrow_terminal_gets_a_narrow_list():

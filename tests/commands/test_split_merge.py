@@ -103,7 +103,7 @@ def test_other_formats_of_parts(work_folder):
 def test_names_in_two_dumps_are_told_not_lost(work_folder):
     save_dump([record("conv", 1, 0), record("only", 2, 1)], "cat.npz", "npz")
     save_dump([record("conv", 3, 0)], "dog.npz", "npz")
-    with pytest.raises(ValuesError, match=r"1 names occur in more than one dump: 'conv' \(cat and dog\)\. Make them unique with --prefix"):
+    with pytest.raises(ValuesError, match=r"1 names occur in more than one dump: 'conv' \(cat and dog\)\. .* --prefix"):
         run(merge, "cat.npz", "dog.npz", "out.npz")
     assert not (work_folder / "out.npz").exists()
     run(merge, "cat.npz", "dog.npz", "out.npz", "--prefix")

@@ -301,7 +301,7 @@ def test_members_of_one_name_are_told(tmp_path):
         _zip(tmp_path / "x.npz", [("x.npy", file.getvalue()) for file in arrays])
     dump = open_dump(tmp_path / "x.npz")
     assert dump["x"].stored().tolist() == [1, 1, 1]
-    assert "1 members have the name of a later one" in dump.notes[0]
+    assert "1 members are ignored: a later member has the same name" in dump.notes[0]
 
 
 def test_members_outside_of_the_archives_folder(tmp_path):

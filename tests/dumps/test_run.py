@@ -65,7 +65,7 @@ def test_what_cannot_be_chosen_is_told_with_what_there_is() -> None:
         one_of(TREE, chosen(TREE, RUNS, Choice(2)), Choice(2))
     with pytest.raises(ConfigError, match=r"\(a; b\); name the folder of one$"):
         one_of(TREE, [Run("a", 0, 0), Run("b", 0, 0)], Choice())
-    with pytest.raises(ConfigError, match="asked for step 1 and 2; name one of them"):
+    with pytest.raises(ConfigError, match=r"selects step 1 and 2 at the same time\. Give only one"):
         joined(TREE, Choice(1), Choice(2))
     assert joined(TREE, Choice(1, None, "x"), Choice(None, 0)) == Choice(1, 0, "x")
 

@@ -101,7 +101,7 @@ def test_an_alias_has_the_values_of_the_file_it_names(shared: Path, torch: Any) 
 def test_an_alias_alone_is_refused(shared: Path, tmp_path: Path, torch: Any) -> None:
     alias = "ascend/atb_dump_tree/tensor_f1/atb_dump_data/data/0_4711/0/1_DecoderLayer/after/outtensor0.bin"
     shutil.copy(shared / alias, tmp_path / "outtensor0.bin")
-    with pytest.raises(ValuesError, match=r"1_2_outtensor0\.bin of the same run; open the dump's whole folder"):
+    with pytest.raises(ValuesError, match=r"1_2_outtensor0\.bin of the same run. Open the folder of the whole dump"):
         msit.read_atb_data(str(tmp_path / "outtensor0.bin"))
     place = tmp_path / "0_1/0/1_DecoderLayer/after"
     place.mkdir(parents=True)

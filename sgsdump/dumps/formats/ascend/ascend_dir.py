@@ -1,23 +1,23 @@
-"""A folder of one run's operator dumps on an Ascend device; read only.
+"""Reader of folders with the operator dumps of one run on an Ascend device.
 
-``{dump_path}[/worldsizeN_global_rankR]/{time}/{device}/{model_name}/{model_id}/{data_index}/``: the files of
-``operator_dump.py`` and ``ascend_stats.py`` in one folder. A folder above it will do, where no .npy file is beside it;
-with several such folders below it is a tree, whose runs are told apart by the folders' names (``file_names.run_of``).
+A folder ``{dump_path}[/worldsizeN_global_rankR]/{time}/{device}/{model_name}/{model_id}/{data_index}/`` holds files of
+``operator_dump.py`` and ``ascend_stats.py``. The user may also open a folder above it that has no .npy files. A folder
+with several such folders below is a tree of runs (``file_names.run_of``).
 
-* Names of files that were too long for the disk are found in ``mapping.csv`` (rows ``new,original``).
-* All files of an operator are read. Of several the newest has the plain name, the older ones are ``{operator}#1``,
-  ``#2`` … in order of time: a folder used by two runs holds both. Overflow statuses are named by task and stream.
-* The note on an overflow status names the operator of its task and stream, the earliest of several.
-* A watcher's files are ``{listed operator}_To_{watched operator}``, beside the watched one's own.
-* Slices of an operator (FFTS+) are tensors of their own: ``{operator}.{context}.{thread}:output:0``.
-* Operators of different types and one name are distinguished by ``{op_type}.`` before the name.
-* A damaged file loses only its own tensors and is noted; only a folder without a readable file is refused.
-* Where values and statistics of an operator are there, the values are taken.
-* A run that sgsdump itself dumped has an ``index.jsonl``: ``{"event": "begin", …}``, a line each for tensors and
-  ``{"event": "note", "text": …}``, ``{"complete": true}`` last. It says whether all of the run is there, and which
-  tensors had not been written to.
+* ``mapping.csv`` (rows ``new,original``) holds file names that were too long for the file system.
+* All files of an operator are read: a folder that two runs used holds both. The newest file has the plain name, older
+  files are ``{operator}#1``, ``#2`` … in order of time. Names of overflow statuses contain task and stream.
+* The note about an overflow status names the first operator with its task and stream.
+* A watcher's files are named ``{listed operator}_To_{watched operator}``, in addition to the watched operator's files.
+* Slices of an operator (FFTS+) are separate tensors: ``{operator}.{context}.{thread}:output:0``.
+* If operators of different types have the same name, ``{op_type}.`` precedes the name.
+* A damaged file is noted and loses only its own tensors. A folder without a readable file is refused.
+* If a folder has both values and statistics of an operator, the values are read.
+* A run that sgsdump dumped has an ``index.jsonl``: ``{"event": "begin", …}``, one line per tensor, lines
+  ``{"event": "note", "text": …}``, and ``{"complete": true}`` at the end. It tells whether the run is complete, and
+  which tensors had not been written yet.
 
-Records come in order of time, then task.
+Records are sorted by time, then by task.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ from sgsdump.tensors.dtypes import KNOWN
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 INDEX = "index.jsonl"
-CUT_OFF = "the run was cut off, or is still going on: this step is not complete"
+CUT_OFF = "this step is not complete: the run was interrupted or is still in progress"
 MOST_LINE = 1 << 20
 DATA = "Data"
-NOT_WRITTEN = "it is memory to which nothing had been written yet"
+NOT_WRITTEN = "its memory had not been written yet"
 _MOST_SIZE, _MOST_AXES = 1 << 48, 64
 _TENSOR = re.compile(r":(?:in|out)put:\d+$")
 SHOWN = 3
 
 
 class Source(NamedTuple):
-    """A file of the folder and what its name (its former one, if it was renamed) says."""
+    """A file of the folder and the facts in its (original) name."""
 
     path: Path
     file_name: FileName
@@ -68,7 +68,7 @@ class Source(NamedTuple):
 
 
 class _OperatorFile(NamedTuple):
-    """An operator's file, its name, and its header unless it is a file of statistics."""
+    """An operator's file, the operator's name, and the header (None for a file of statistics)."""
 
     source: Source
     name: str
@@ -76,7 +76,7 @@ class _OperatorFile(NamedTuple):
 
 
 def notes_of(folder: Path) -> list[str]:
-    """The notes in the index of a folder, a line each; none without one."""
+    """Return the notes in the index of a folder; none without an index."""
     notes: list[str] = []
     complete = True
     for line in _lines(folder):
@@ -89,8 +89,7 @@ def notes_of(folder: Path) -> list[str]:
 
 
 def unwritten_of(folder: Path) -> dict[str, list[Record]]:
-    """The inputs and outputs that were memory to which nothing had been written yet, by their operator's name; their
-    op_index is 0."""
+    """Return the inputs and outputs whose memory had not been written yet, by operator name; their op_index is 0."""
     by_operator: defaultdict[str, list[Record]] = defaultdict(list)
     for line in _lines(folder):
         record = _unwritten(line) if line.get("unwritten") is True else None
@@ -100,7 +99,7 @@ def unwritten_of(folder: Path) -> dict[str, list[Record]]:
 
 
 def network_of(folder: Path, records: Iterable[Record]) -> dict[int, Operator]:
-    """Where the operators of a run stand, by its index; none without one. Weights and inputs are not operators."""
+    """Return the operators of a run from its index; {} without an index. Weights and inputs are not operators."""
     lines = {str(line["name"]): line for line in _lines(folder) if "name" in line}
     operators: dict[int, Operator] = {}
     for record in records:
@@ -122,7 +121,7 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> Dump:
-    """The tensors of all operators. Raises FormatError when no file can be read."""
+    """Read the tensors of all operators in a folder. Raises FormatError if no file can be read."""
     notes: list[str] = []
     folder = path
     sources = _sources(folder, notes)
@@ -138,13 +137,13 @@ def read(path: Path) -> Dump:
 
 
 def runs(path: Path, notes: list[str]) -> list[Run]:
-    """The folders of operator dumps that a folder holds; only itself where the files are in it."""
+    """Return the folders of operator dumps below a folder, or the folder itself if it holds the files."""
     folders = {""} if _sources(path, []) else _folders(path, notes)
     return [run_of(path, folder) for folder in folders]
 
 
 def _unwritten(line: Mapping[str, Any]) -> Record | None:
-    """None where the line is not what sgsdump writes."""
+    """Return the record of an unwritten tensor; None if sgsdump did not write the line."""
     side, slot, shape = line.get("side"), line.get("slot"), line.get("shape")
     if side not in ("in", "out") or not isinstance(slot, int) or not isinstance(shape, list):
         return None
@@ -159,27 +158,27 @@ def _unwritten(line: Mapping[str, Any]) -> Record | None:
 
 
 def _lines(folder: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a folder's index; none without one."""
+    """Yield the lines of a folder's index; none without an index."""
     with suppress(OSError), open_file(folder / INDEX) as file:
         while data := file.readline(MOST_LINE):
             yield json_object(data) or {}
 
 
 def _folders(path: Path, notes: list[str]) -> set[str]:
-    """The folders below that hold files named as operator dumps."""
+    """Return the folders below ``path`` that hold files named like operator dumps."""
     folders = (name.rpartition("/") for name in files_below(path, "", notes))
     return {folder for folder, _, name in folders if folder and parse(name.removesuffix(ENDING))}
 
 
 def _sources(folder: Path, notes: list[str]) -> list[Source]:
-    """The files directly in a folder that are named as operator dumps or their statistics."""
+    """Return the files directly in a folder that are named like operator dumps or their statistics."""
     with reading(folder, what="the folder "):
         original = read_mapping(folder)
         with os.scandir(folder) as entries:
             names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
     missing = sorted(set(original) - set(names))
     if missing:
-        notes.append(f"{len(missing)} files of {MAPPING} are missing: {', '.join(missing[:SHOWN])}")
+        notes.append(f"{len(missing)} files listed in {MAPPING} are missing: {', '.join(missing[:SHOWN])}")
     sources: list[Source] = []
     for name in names:
         former = original.get(name, original.get(name.removesuffix(ENDING), name))
@@ -190,7 +189,7 @@ def _sources(folder: Path, notes: list[str]) -> list[Source]:
 
 
 def _in_order(sources: Iterable[Source]) -> list[Source]:
-    """The files in order of time and task, without statistics of tensors whose values are there."""
+    """Sort the files by time and task, and drop statistics of tensors with values."""
     sources = list(sources)
     of_values = {source.file_name for source in sources if not source.is_statistics}
     kept = (source for source in sources if not (source.is_statistics and source.file_name in of_values))
@@ -212,7 +211,7 @@ def _operators(sources: Iterable[Source], notes: list[str]) -> Iterator[_Operato
 
 
 def _names(operators: Sequence[_OperatorFile], notes: list[str]) -> list[str]:
-    """A name for each operator in order of time, none twice."""
+    """Return a unique name for each operator, in order of time."""
     types: defaultdict[str, set[str]] = defaultdict(set)
     for operator in operators:
         types[operator.name].add(operator.source.file_name.op_type)
@@ -229,7 +228,7 @@ def _names(operators: Sequence[_OperatorFile], notes: list[str]) -> list[str]:
             names[index] = f"{name}#{number}"
     if repeated:
         shown = f"{', '.join(repeated[:SHOWN])}{' …' if len(repeated) > SHOWN else ''}"
-        notes.append(f"dumped several times ({len(repeated)}), the older dumps being NAME#1, NAME#2 …: {shown}")
+        notes.append(f"dumped several times ({len(repeated)}), older dumps are named NAME#1, NAME#2 …: {shown}")
     return names
 
 
@@ -253,7 +252,7 @@ def _records(operators: Sequence[_OperatorFile], notes: list[str]) -> Iterator[R
 def _with_unwritten(
     records: Sequence[Record], operators: Sequence[_OperatorFile], unwritten: Mapping[str, Sequence[Record]]
 ) -> Iterator[Record]:
-    """The records, and in their operators' places those without values; last, those of operators without a file."""
+    """Yield the records and, after their operator's records, the unwritten ones; last, operators without a file."""
     remaining = dict(unwritten)
     last = -1
     for index, group in groupby(records, lambda record: record.op_index):
@@ -266,14 +265,16 @@ def _with_unwritten(
 
 
 def _accused(culprit: Culprit, operators: Sequence[_OperatorFile], names: Sequence[str]) -> str:
-    """The operator that a status accuses, by task, stream and slice; the earliest of several, as the vendor's tool
-    takes it."""
+    """Return a text that names the operator of a status, by task, stream and slice.
+
+    Of several operators, the first is named, like in the vendor's tool.
+    """
     for operator, name in zip(operators, names):
         file_name = operator.source.file_name
         same_slice = not (culprit.slice and file_name.slice) or culprit.slice == file_name.slice
         is_task = file_name.task == culprit.task and file_name.stream in (None, culprit.stream)
         if is_task and same_slice and not file_name.is_status:
-            return f"it is of {name} ({file_name.op_type})"
+            return f"caused by {name} ({file_name.op_type})"
     return "its operator is not in this folder"
 
 

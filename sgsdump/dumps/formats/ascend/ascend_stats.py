@@ -1,22 +1,23 @@
-"""Statistics of one operator's tensors on an Ascend device (``dump_data: stats``), ``{dump file name}.csv``.
+"""Reader and writer of the statistics of one operator on an Ascend device (``dump_data: stats``).
 
-::
+The file is ``{dump file name}.csv``::
 
     Input/Output,Index,Data Size,Data Type,Format,Shape,Max Value,Min Value,Avg Value,Count,Nan Count,…
     Output,0,640000,DT_FLOAT,NHWC,4x50x50x16,1.99999,1,1.50004,160000,0,0,0
 
-Tensors have statistics and no values: asking for them raises ValuesError. What the writers do, and this reader knows:
+Tensors have statistics but no values; reading values raises ValuesError. Properties of the files:
 
-* Which statistics there are, and their order, is chosen by the user: columns go by name, ``l2norm`` may be there.
-* A header line may come again in the middle; each row goes by the last above it.
-* A row may lack Count though its header has it: one cell less than the header means just that.
-* Empty and ``NA`` cells are statistics that are not known, ``-`` a shape, ``UNKNOW`` a type or format.
-* Max and min of float64, uint64 and complex types are printed from half of their bits; they are left out, with a note.
-  Those of uint32 are printed as int32 and taken back. Extremes printed with a point are not a device's: they are taken.
+* The user selects the statistics and their order, so columns are matched by name. ``l2norm`` may be present.
+* The header line may be repeated; each row follows the last header above it.
+* A row may lack Count although the header has it. The row then has one cell less than the header.
+* Empty and ``NA`` cells are unknown statistics, ``-`` is an unknown shape, ``UNKNOW`` an unknown type or format.
+* Devices print max and min of float64, uint64 and complex types from half of their bits. These are dropped with a note.
+  Devices print max and min of uint32 as int32; the reader converts them back. Values with a decimal point do not come
+  from a device and are kept.
 
-As a dump such a file is read only; ``table`` makes the text of one. Its columns are those of the device's writer; with
-a choice of statistics those of the host's. Numbers have nine digits (devices print six), which is all of a float32.
-Statistics of no finite value, and of types that are not numeric, are NA.
+Dumps cannot be saved in this format, but ``table`` returns the text of a file. Its columns match the device's writer
+or, with selected statistics, the host's writer. Numbers have nine digits, enough for float32 (devices print six).
+Statistics without finite values, and of non-numeric types, are NA.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from sgsdump.tensors.tensor import Tensor, TensorInfo
 HEAD = "Input/Output,Index,"
 ENDING = ".csv"
 MOST_BYTES, MOST_ROWS = 2**24, 10_000
-# By its name in a configuration: a statistic's column, and its field of Statistics.
+# Name of a statistic in a configuration -> column, field of Statistics.
 _STATISTICS = {
     "Max": ("Max Value", "max"),
     "Min": ("Min Value", "min"),
@@ -58,17 +59,17 @@ _COLUMNS |= {text.lower(): field for name, (head, field) in _STATISTICS.items() 
 _TYPES = {name: coding.dtype for name, coding in GE_TYPES.values() if coding is not None}
 _TYPES |= {"bf16": _TYPES["bfloat16"]}
 _UNKNOWN = np.dtype("V1")
-# The device prints their extremes from the low 32 bits, as an int32.
+# Types whose extremes the device prints from the low 32 bits, as int32.
 _LOW_WORD = frozenset(map(np.dtype, (np.float64, np.uint64, np.complex64, np.complex128)))
 _FACT_COLUMNS = ("Input/Output", "Index", "Data Size", "Data Type", "Format", "Shape")
 DEFAULT = ("Max", "Min", "Avg", "Nan", "Negative Inf", "Positive Inf")
 _NUMBERS = ge_numbers()
-# Devices print their extremes from half of the bits, without a point.
+# Types whose extremes need a decimal point: without it, the reader takes them for a device's half values.
 _WIDE = frozenset("float64 uint64 complex64 complex128 uint32".split())
 
 
 class Row(NamedTuple):
-    """A tensor: ``io`` Input or Output, ``size`` its bytes, ``dtype`` by name; statistics None where it has none."""
+    """Facts of a tensor: ``io`` is Input or Output, ``size`` is in bytes, ``dtype`` is a name."""
 
     io: str
     slot: int
@@ -79,7 +80,7 @@ class Row(NamedTuple):
 
 
 def records_of(path: Path, file_name: FileName | None, op_index: int, name: str, notes: list[str]) -> list[Record]:
-    """The records of a file, of tensors without values. Raises FormatError."""
+    """Return the records of a file, tensors without values. Raises FormatError."""
     op_type = file_name.op_type if file_name else ""
     by_slot: dict[tuple[str, int], Record] = {}
     repeated = 0
@@ -89,7 +90,7 @@ def records_of(path: Path, file_name: FileName | None, op_index: int, name: str,
         repeated += (record.io, record.slot) in by_slot
         by_slot[record.io, record.slot] = record
     if repeated:
-        notes.append(f"{path.name}: {repeated} tensors have several rows; the last of each is taken")
+        notes.append(f"{path.name}: {repeated} tensors have several rows; the last row of each is used")
     if not by_slot:
         raise FormatError(f"{path} has no row of statistics")
     return sorted(by_slot.values(), key=lambda record: (record.io, record.slot))
@@ -100,7 +101,7 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> Dump:
-    """The statistics of one operator's tensors. Raises FormatError."""
+    """Read the statistics of one operator's tensors. Raises FormatError."""
     notes: list[str] = []
     stem = path.name.removesuffix(ENDING)
     file_name = parse(stem)
@@ -109,7 +110,7 @@ def read(path: Path) -> Dump:
 
 
 def table(rows: Iterable[Row], chosen: Sequence[str] = DEFAULT) -> str:
-    """The file's text. ``chosen`` are statistics by the names of ``dump_stats`` in a configuration."""
+    """Return the text of a file; ``chosen`` holds names of statistics as in ``dump_stats`` of a configuration."""
     columns = [column for name, column in _STATISTICS.items() if name in chosen]
     is_default = columns == [_STATISTICS[name] for name in DEFAULT]
     columns.insert(3 if is_default else 0, ("Count", "count"))
@@ -122,33 +123,33 @@ def table(rows: Iterable[Row], chosen: Sequence[str] = DEFAULT) -> str:
 
 
 def _rows(text: str, path: Path, notes: list[str]) -> Iterator[Mapping[str, str]]:
-    """Each row's cells by column, under the last header above it."""
+    """Yield the cells of each row by column, according to the last header above the row."""
     columns: list[str] = []
     facts: list[str] = []
     odd = 0
     for number, line in enumerate(text.splitlines()):
         cells = [cell.strip() for cell in line.split(",")]
         if number > MOST_ROWS:
-            raise FormatError(f"{path} has more than {MOST_ROWS} rows, no operator's statistics")
+            raise FormatError(f"{path} has more than {MOST_ROWS} rows, too many for the statistics of an operator")
         if line.startswith(HEAD):
             columns = [_COLUMNS.get(cell.lower(), cell) for cell in cells]
             facts = columns[: columns.index("shape") + 1] if "shape" in columns else columns[:2]
         elif not columns:
-            raise FormatError(f"{path} does not begin with {HEAD!r}; is it a file of statistics?")
+            raise FormatError(f"{path} does not begin with {HEAD!r}. Check that it is a file of statistics")
         elif any(cells):
             names = _names_of(columns, cells)
             odd += names is None
             yield dict(zip(facts if names is None else names, cells))
     if not text.endswith("\n"):
-        notes.append(f"{path.name}: the last row is not ended; was the run cut off?")
+        notes.append(f"{path.name}: the last row has no line end; the run may have been interrupted")
     if odd:
         notes.append(
-            Damage(f"{path.name}: {odd} rows have other columns than their header; their statistics are left out")
+            Damage(f"{path.name}: left out the statistics of {odd} rows whose columns do not match their header")
         )
 
 
 def _names_of(columns: list[str], cells: Sequence[str]) -> list[str] | None:
-    """The columns of a row: a cell less than the header means that the writer left Count out. None: undecided."""
+    """Return the columns of a row; one missing cell means that Count was omitted. None if the columns do not match."""
     if len(cells) == len(columns):
         return columns
     without = [column for column in columns if column != "count"]
@@ -179,7 +180,7 @@ def _record(row: Mapping[str, str], path: Path, op_type: str, op_index: int, nam
 
 
 def _shape(text: str, path: Path) -> tuple[int, ...] | None:
-    """``1x3`` as (1, 3); None for ``-``, which says nothing."""
+    """Return (1, 3) for ``1x3``; None for ``-`` (unknown)."""
     if text in ("", "-", "NA"):
         return None
     sizes = text.split("x")
@@ -207,14 +208,14 @@ def _is_int32(value: float | None) -> bool:
 
 
 def _trusted(statistics: Statistics, info: TensorInfo, notes: list[str]) -> Statistics:
-    """The statistics without extremes that the device cannot have printed right."""
+    """Return the statistics without extremes that the device cannot print correctly."""
     extremes = (statistics.max, statistics.min)
     if info.dtype == np.uint32:
         high, low = (None if value is None or not math.isfinite(value) else value % 2**32 for value in extremes)
         return replace(statistics, max=high, min=low)
     if info.dtype not in _LOW_WORD or not any(map(_is_int32, extremes)):
         return statistics
-    notes.append(f"tensor {info.name!r}: max and min of {info.dtype} are left out, devices print half of them")
+    notes.append(f"tensor {info.name!r}: max and min of {info.dtype} are left out: devices print half of their bits")
     return replace(statistics, max=None, min=None)
 
 

@@ -1,15 +1,17 @@
-"""Operator dumps that msaccucmp converted to ``.bin``: bare values, described by the file's name; read only.
+"""Reader of operator dumps that msaccucmp converted to ``.bin``: raw values, described by the file name.
 
 ::
 
     {dump file's name}.{input|output}.{number}.{shape}.{type}.{format}.bin
     Add.net_add.3.7.1700000000123456.output.0.1_3_8_8.float32.NCHW.bin
 
-``msaccucmp convert -t bin`` writes a file for each input and output of a dump file (``file_names.py``); its shape has
-``_`` between the sizes, the type is numpy's word, the format one of ``shared/ascend_types.py``. The payload is the
-values, little-endian, in C order. A file, or a folder of them, is a dump, its tensors named as those of the dump file:
-``net_add:output:0``, where two files are of one operator by the dump file's whole name. Files of other names in a
-folder are left out and noted; buffers and spaces, whose names say no type, too.
+``msaccucmp convert -t bin`` writes one file for each input and output of a dump file (``file_names.py``). The sizes of
+the shape are joined with ``_``; the type is numpy's name; the format is one of ``shared/ascend_types.py``. The payload
+holds the values, little-endian, in C order.
+
+A file, or a folder of such files, is a dump. Tensor names match the dump file: ``net_add:output:0``. If an operator has
+several dump files, the names begin with the dump file's full name. Files with other names in a folder are skipped with
+a note; this includes buffers and work spaces, whose names contain no type.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ _NAME = re.compile(
 
 
 class Named(NamedTuple):
-    """What a file's name says."""
+    """Facts in a file name."""
 
     dump: str
     side: str
@@ -57,13 +59,13 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> Dump:
-    """A dump whose values are read from their files when asked for. Raises FormatError."""
+    """Read a file or folder; values are loaded on request. Raises FormatError."""
     notes: list[str] = []
     names = [name for name in files_below(path, ENDING, notes) if "/" not in name] if path.is_dir() else [path.name]
     known = {name: facts for name in sorted(names, key=in_order) if (facts := named(name)) is not None}
     others = sorted(set(names) - known.keys())
     if others:
-        notes.append(f"{len(others)} files whose names say no type are left out: {', '.join(others[:3])}")
+        notes.append(f"left out: {len(others)} files without a type in their names: {', '.join(others[:3])}")
     operators = _operators(list(dict.fromkeys(facts.dump for facts in known.values())))
     records: list[Record] = []
     for name, facts in known.items():
@@ -81,7 +83,7 @@ def read(path: Path) -> Dump:
 
 
 def named(name: str) -> Named | None:
-    """The facts in a file's name; None where it is not one of these."""
+    """Return the facts in a file name; None for any other name."""
     match = _NAME.fullmatch(name) if len(name) <= 255 else None
     if match is None or match["dtype"] not in KNOWN or parse(match["dump"]) is None:
         return None
@@ -93,7 +95,7 @@ def named(name: str) -> Named | None:
 
 
 def _operators(dumps: list[str]) -> dict[str, tuple[int, str, str]]:
-    """Number, type and name of the operator of each dump file, in order of time and task."""
+    """Return number, type and name of each dump file's operator, in order of time and task."""
     parsed = {dump: facts for dump in dumps if (facts := parse(dump)) is not None}
     in_time = sorted(parsed, key=lambda dump: (parsed[dump].time, parsed[dump].task, dump))
     names = {dump: facts.name_of(facts.op_name) for dump, facts in parsed.items()}
@@ -108,9 +110,7 @@ def _record(file: Path, facts: Named, index: int, op_type: str, operator: str) -
     shape, size = checked_shape(facts.shape), file.stat().st_size
     count = math.prod(shape)
     if size != count * facts.dtype.itemsize:
-        raise FormatError(
-            f"{file} has {size} bytes, not those of {list(shape)} {name_of(facts.dtype)}, as its name says"
-        )
+        raise FormatError(f"{file} has {size} bytes, which do not fit {list(shape)} {name_of(facts.dtype)} in its name")
     layout = facts.format if layout_fits(facts.format, len(shape)) else None
     info = TensorInfo(f"{operator}:{facts.side}:{facts.slot}", shape, facts.dtype, layout, op_type=op_type)
     load = loader(file, Coding(facts.dtype, 8 * facts.dtype.itemsize), count, 0)

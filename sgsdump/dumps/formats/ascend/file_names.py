@@ -1,17 +1,17 @@
-r"""The names of operator dump files, and of the folders of a run.
+r"""Parser of the names of Ascend operator dump files and of the folders of a run.
 
 ::
 
     {op_type}.{op_name}.{task}[.{stream}].{time}[.{task_type}.{context}.{thread}.{device}]
 
-``time`` is in microseconds (16 digits), the local time YYYYmmddHHMMSSmmm of an exception (17), or a nano device's
-counter (9). The four last parts stand where the operator ran in slices (FFTS+). ``/``, ``.``, ``\`` and blanks of an
-operator's name are ``_`` in the file's. A watcher names what it dumps of C after A ran ``A_To_C``. Names over 255
-characters are replaced, as listed in ``mapping.csv``.
+``time`` is in microseconds (16 digits), the local time YYYYmmddHHMMSSmmm of an exception (17 digits), or the counter of
+a nano device (9 digits). The last four parts exist if the operator ran in slices (FFTS+). The characters ``/``, ``.``,
+``\`` and blank of an operator's name become ``_``. A watcher's dump of C's output after A ran has the operator name
+``A_To_C``. Names over 255 characters are replaced as listed in ``mapping.csv``.
 
-A run lies in ``{dump_path}[/worldsizeN_global_rankR]/{time}/{device}/{model_name}/{model_id}/{data_index}/``:
-data_index is the step, the model's name and number are the graph, and the device stands for the rank where no rank is
-known. Dumps of single operators lie in ``{time}/{device}/``. (docs/formats/ascend.md#file-names-of-a-run)
+The folder of a run is ``{dump_path}[/worldsizeN_global_rankR]/{time}/{device}/{model_name}/{model_id}/{data_index}/``.
+``data_index`` is the step; name and id of the model form the graph; the device replaces an unknown rank. Dumps of
+single operators lie in ``{time}/{device}/``. (docs/formats/ascend.md#file-names-of-a-run)
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NUMBER = re.compile(r"\d{1,11}", re.ASCII)
 
 
 class FileName(NamedTuple):
-    """The facts in a file's name; ``slice`` is ``context.thread`` of an operator that ran in slices, else ""."""
+    """Parts of a dump file's name; ``slice`` is ``context.thread`` if the operator ran in slices, else ""."""
 
     op_type: str
     op_name: str
@@ -49,28 +49,28 @@ class FileName(NamedTuple):
 
     @property
     def is_status(self) -> bool:
-        """Whether the file holds an overflow status, of which a run may have many."""
+        """Whether the file holds an overflow status; a run may have many."""
         return self.op_type == STATUS_TYPE
 
     def watched(self, op_name: str) -> str:
-        """``{listed}_To_{watched}`` of a watcher's file whose header has the watched operator's name alone."""
+        """Return ``{listed}_To_{watched}`` for a watcher's file, whose header names only the watched operator."""
         ending = f"_To_{_IN_FILES.sub('_', op_name)}"
         return self.op_name.removesuffix(ending) + f"_To_{op_name}" if self.op_name.endswith(ending) else op_name
 
     def name_of(self, op_name: str) -> str:
-        """The beginning of the names of the file's tensors; ``op_name`` is the operator's as far as it is known."""
+        """Return the prefix of the file's tensor names; ``op_name`` is the best known operator name."""
         if self.is_status:
             return f"{op_name}.{self.task}.{self.stream or 0}"
         return f"{op_name}.{self.slice}" if self.slice else op_name
 
 
 def file_name(op_type: str, op_name: str, task: int, stream: int, time: int) -> str:
-    """The name of an operator's dump file; ``time`` in microseconds."""
+    """Return the name of an operator's dump file; ``time`` in microseconds."""
     return f"{_IN_FILES.sub('_', op_type)}.{_IN_FILES.sub('_', op_name)}.{task}.{stream}.{time:016d}"
 
 
 def parse(name: str) -> FileName | None:
-    """The parts of a dump file's name; None when it is not one."""
+    """Return the parts of a dump file's name; None for any other name."""
     match = _NAME.fullmatch(name) if len(name) <= 4096 else None
     if match is None:
         return None
@@ -80,9 +80,9 @@ def parse(name: str) -> FileName | None:
 
 
 def read_mapping(folder: Path) -> dict[str, str]:
-    """``mapping.csv`` of a folder: the names that were too long, by those the files have instead. Empty without one.
+    """Return the original long names by file name, from ``mapping.csv`` of a folder; {} if it is missing.
 
-    A later row of the same file wins, as tools append to it. Raises OSError.
+    The last row of a file wins, because tools append rows. Raises OSError.
     """
     path = folder / MAPPING
     if not path.is_file():
@@ -93,7 +93,7 @@ def read_mapping(folder: Path) -> dict[str, str]:
 
 
 def run_of(path: Path, place: str) -> Run:
-    """The run whose files are at ``place`` below ``path``, by the names of the folders down to it."""
+    """Return the run whose files are at ``place`` below ``path``, from the folder names."""
     names = [*path.resolve().parts, *filter(None, place.split("/"))]
     ranks = [match[1] for name in names if (match := _RANK.fullmatch(name))]
     step, graph = None, ""

@@ -1,12 +1,13 @@
-"""An operator dump's two headers, protobuf and nano, and their slots.
+"""Parser of the two headers of operator dumps, protobuf and nano, and of the slots that they describe.
 
-**Protobuf**: field numbers and types are those of the public ``toolkit.dumpdata.DumpData``, syntax proto3. Enums are
-declared as int32, so that a number which no version of the schema knows stays what the file says, and texts as bytes,
-so that a name which is not UTF-8 costs no tensor. Fields that are not listed are skipped: ranges of dimensions, and
-attributes. A parsed message takes many times the bytes it was made of, so a header is bounded before it is parsed.
+**Protobuf**: field numbers and types follow the public ``toolkit.dumpdata.DumpData``, syntax proto3. Enums are declared
+as int32 to keep numbers that no schema version knows. Strings are declared as bytes, so that a name that is not UTF-8
+does not lose its tensor. Other fields (ranges of dimensions, attributes) are skipped. A parsed message needs many times
+its serialised size, so the size of a header is limited.
 
-Payloads follow in the order inputs, outputs, buffers, spaces; but the general input buffers of an exception dump, which
-stand among the inputs in the header, are written last of all. They have ``input_type`` 1 and neither type nor shape.
+Payloads follow in the order inputs, outputs, buffers, spaces. The general input buffers of an exception dump are an
+exception: the header lists them among the inputs, but their payloads come last. They have ``input_type`` 1 and neither
+type nor shape.
 
 **Nano**, little-endian::
 
@@ -18,7 +19,7 @@ stand among the inputs in the header, are written last of all. They have ``input
                 int32 type, format, address type, original index, original type, original format, then as an input;
                 tag 2 of the tags that follow: name of the original
 
-Types have ACL's numbers there, formats those of GE. Other tags are skipped. The operator's name is not in it.
+Types have ACL numbers, formats have GE numbers. Other tags are skipped. The header does not name the operator.
 """
 
 from __future__ import annotations
@@ -53,12 +54,12 @@ from sgsdump.tensors.tensor import Tensor, TensorInfo
 UNDEFINED = "undefined"
 MOST_BYTES = 2**22
 MOST_FIELDS = 10_000
-_NO_TENSOR = "it holds no tensor: its header names none"
+_NO_TENSOR = "it holds no tensor: its header lists none"
 
 _WIRE_TYPES = {1: BYTES, 2: VARINT, **dict.fromkeys(range(3, 10), BYTES)}
 _GENERAL_INPUT = 1
 _SHOWN_BYTES = 12_800
-# NUMBER TYPE NAME of each field; a * after the type means repeated.
+# NUMBER TYPE NAME of each field; * marks repeated fields.
 _MESSAGES = {
     "DumpData": """
         1 bytes version; 2 uint64 dump_time; 3 OpOutput* output; 4 OpInput* input; 5 OpBuffer* buffer
@@ -83,7 +84,7 @@ _NANO_HEAD = struct.Struct("<4sI")
 _TAG = struct.Struct("<II")
 _COUNT = struct.Struct("<I")
 _INPUTS, _OUTPUTS = 4, 5
-# data_type, format, address_type; address, offset, size; bytes of the tags that follow.
+# data_type, format, address_type; address, offset, size; size of the following tags in bytes.
 _INPUT = struct.Struct("<iiiQQQI")
 # … address_type, original_index, original_data_type, original_format; …
 _OUTPUT = struct.Struct("<iiiiiiQQQI")
@@ -93,12 +94,15 @@ _MOST_SLOTS = 10_000
 
 @dataclass(frozen=True)
 class Slot:
-    """``kind`` ``number`` is input 0, space 1 …; ``size`` the bytes of its payload.
+    """One input, output, buffer or work space of an operator dump.
 
-    coding     how its elements lie; None where that is not known (``type_name`` is the vendor's name of the type).
-    shape      None when the header tells none: all of the payload is one dimension.
-    of_graph   False for work spaces, L1 buffers and argument buffers, which are not tensors of the graph.
-    offset     its payload's first byte, counted from the file's.
+    kind, number  such as input 0, space 1.
+    size          size of the payload in bytes.
+    coding        encoding of the elements; None if unknown.
+    type_name     the vendor's name of the element type.
+    shape         None if the header has none; the whole payload is then one dimension.
+    of_graph      False for work spaces, L1 buffers and argument buffers, which are not tensors of the graph.
+    offset        offset of the payload in the file.
     """
 
     kind: str
@@ -114,57 +118,62 @@ class Slot:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it stands for an input or output that was not dumped: no type, no shape, no bytes."""
+        """Whether the slot is an input or output that was not dumped: no type, no shape, no bytes."""
         return not self.size and self.shape is None and self.type_name == UNDEFINED
 
 
 def slots_of(header: bytes, notes: list[str]) -> tuple[str, list[Slot]]:
-    """The operator's name ("" when not given) and its slots in the order of their payloads. Raises FormatError, without
-    the file's name."""
+    """Return the operator's name ("" if absent) and its slots in payload order.
+
+    Raises FormatError without the file's name.
+    """
     return _nano_slots(header) if is_nano(header) else _proto_slots(header, notes)
 
 
 def placed(slots: Iterable[Slot], start: int, end: int, notes: list[str]) -> Iterator[Slot]:
-    """The slots with their offsets, one payload after the other from byte ``start`` on. Bytes left over before ``end``
-    are reported in ``notes``. Raises FormatError when there are too few."""
+    """Yield the slots with offsets; payloads are consecutive from byte ``start``.
+
+    Surplus bytes before ``end`` are noted. Raises FormatError if bytes are missing.
+    """
     offset = start
     for slot in slots:
         if slot.size > end - offset:
             where = f"{slot.kind} {slot.number}"
             raise FormatError(
-                f"its {where} has {slot.size} bytes, {end - offset} are left in the file; was it cut off?"
+                f"its {where} has {slot.size} bytes, but {end - offset} are left in the file. Check if it was cut off"
             )
         yield replace(slot, offset=offset)
         offset += slot.size
     if offset < end:
-        notes.append(f"{end - offset} bytes after the last tensor are ignored; was the file written twice?")
+        notes.append(f"ignored {end - offset} bytes after the last tensor; the file may have been written twice")
 
 
 def tensor_of(slot: Slot, path: Path, name: str, op_type: str, notes: list[str]) -> Tensor:
-    """The tensor of a placed slot. A payload longer than the shape keeps its first elements; of a shorter one ``raw``
-    gives what is there and ``stored`` raises FormatError. Oddities get a line in ``notes``."""
+    """Return the tensor of a placed slot; note irregularities.
+
+    If the payload is longer than the shape, the first elements count. If it is shorter, ``raw`` returns the available
+    elements and ``stored`` raises FormatError.
+    """
     coding, shape = slot.coding, slot.shape
     if coding is None:
         of_shape = "" if shape is None else f" of shape {list(shape)}"
-        notes.append(f"tensor {name!r} holds {slot.type_name}{of_shape}, kept as its {slot.size} bytes")
+        notes.append(f"tensor {name!r} holds {slot.type_name}{of_shape}, read as {slot.size} raw bytes")
         coding, shape = RAW, None
     if shape is None:
         shape = (coding.fit(slot.size),)
     count = math.prod(shape)
     if coding.size(count) > slot.size:
-        notes.append(f"tensor {name!r} holds {slot.size} bytes, its shape {list(shape)} needs {coding.size(count)}")
+        notes.append(f"tensor {name!r} holds {slot.size} bytes, but its shape {list(shape)} needs {coding.size(count)}")
         count = coding.fit(slot.size)
     elif coding.bits == 4 and slot.size == count > 1:
-        notes.append(
-            f"tensor {name!r} holds as many bytes as elements of {slot.type_name}; they are read two to a byte"
-        )
+        notes.append(f"tensor {name!r} has one byte per element of {slot.type_name}; read as two elements per byte")
     info = TensorInfo(name, shape, np.dtype(coding.dtype), slot.layout, None, op_type, slot.origin)
     return Tensor(info, loader(path, coding, count, slot.offset))
 
 
 @cache
 def messages() -> dict[str, Any]:
-    """The classes of the protobuf messages by name."""
+    """Return the classes of the protobuf messages by name."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(name="sgsdump/ascend.proto", package="sgsdump.ascend", syntax="proto3")
@@ -185,11 +194,11 @@ def messages() -> dict[str, Any]:
 
 
 def parse(data: bytes) -> Any:
-    """The DumpData of a header. Raises FormatError, without the file's name."""
+    """Parse the DumpData message of a header. Raises FormatError without the file's name."""
     from google.protobuf.message import DecodeError
 
     if len(data) > MOST_BYTES:
-        raise FormatError(f"its header has {len(data)} bytes, more than any operator's")
+        raise FormatError(f"its header has {len(data)} bytes, more than the limit of {MOST_BYTES}")
     if not begins_like_proto(data):
         raise FormatError("its header is damaged: not the protobuf message of an operator dump")
     try:
@@ -199,7 +208,7 @@ def parse(data: bytes) -> Any:
 
 
 def begins_like_proto(data: bytes) -> bool:
-    """Whether the first bytes of a header (or all of them) are fields of a DumpData, of at most MOST_FIELDS."""
+    """Return whether the first (or all) bytes of a header are at most MOST_FIELDS fields of a DumpData."""
     count = 0
     try:
         for count, field in enumerate(fields(data, cut=True), 1):
@@ -211,7 +220,7 @@ def begins_like_proto(data: bytes) -> bool:
 
 
 def is_nano(header: bytes) -> bool:
-    """Whether a header, or its beginning, is a nano device's."""
+    """Return whether a header begins like the header of a nano device."""
     return header.startswith(NANO_MAGIC)
 
 
@@ -221,7 +230,7 @@ def _proto_slots(header: bytes, notes: list[str]) -> tuple[str, list[Slot]]:
         notes.append(f"the device says: {_text(dump.dfx_message)}")
     inline = sum(bool(item.data) for item in (*dump.input, *dump.output, *dump.buffer, *dump.space))
     if inline:
-        notes.append(f"{inline} tensors have values inside the header, which are left out")
+        notes.append(f"left out: values of {inline} tensors inside the header")
     inputs = [_proto_slot("input", number, item) for number, item in enumerate(dump.input)]
     slots = [slot for slot in inputs if slot.of_graph]
     slots += [_proto_slot("output", number, item) for number, item in enumerate(dump.output)]
@@ -229,7 +238,7 @@ def _proto_slots(header: bytes, notes: list[str]) -> tuple[str, list[Slot]]:
         slots += [Slot(kind, number, item.size, of_graph=False) for number, item in enumerate(items)]
     general = [slot for slot in inputs if not slot.of_graph]
     if general:
-        notes.append("an exception dump: argument buffers among the inputs lie after everything else in the file")
+        notes.append("exception dump: the argument buffers among the inputs are stored last in the file")
     if not slots and not general:
         raise FormatError(_NO_TENSOR)
     return _text(dump.op_name), slots + general
@@ -245,7 +254,7 @@ def _proto_slot(kind: str, number: int, item: Any) -> Slot:
 
 
 def _origin(item: Any, shape: tuple[int, ...], layout: str | None) -> Origin | None:
-    """The logical tensor, where the values lie otherwise; its layout is known of outputs that name their original."""
+    """Return the logical tensor if the stored layout differs; its layout is known only for outputs with original_op."""
     logical = checked_shape(item.original_shape.dim)
     if not logical or not (is_device_layout(layout) or logical != shape):
         return None
@@ -279,7 +288,7 @@ def _slots_of_tag(tag: int, value: bytes) -> Iterator[Slot]:
     count = _COUNT.unpack_from(value)[0]
     for number in range(count):
         if number == _MOST_SLOTS or len(value) - offset < layout.size:
-            raise FormatError(f"its header is damaged: it says {count} {kind}s and has {number}")
+            raise FormatError(f"its header is damaged: it declares {count} {kind}s but has {number}")
         facts = layout.unpack_from(value, offset)
         tags = value[offset + layout.size : offset + layout.size + facts[-1]]
         if len(tags) < facts[-1]:
@@ -309,6 +318,6 @@ def _tags(data: bytes) -> Iterator[tuple[int, bytes]]:
         tag, size = _TAG.unpack_from(data, offset)
         offset += _TAG.size
         if size > len(data) - offset:
-            raise FormatError(f"its header is damaged: tag {tag} says {size} bytes, {len(data) - offset} are left")
+            raise FormatError(f"its header is damaged: tag {tag} needs {size} bytes, {len(data) - offset} are left")
         yield tag, data[offset : offset + size]
         offset += size

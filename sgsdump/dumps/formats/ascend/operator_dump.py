@@ -1,25 +1,24 @@
-r"""The dump file of one operator on an Ascend device, ``{op_type}.{op_name}.{task}.{stream}.{time}``.
+r"""Reader and writer of the dump file of one operator on an Ascend device.
 
-::
+The file name is ``{op_type}.{op_name}.{task}.{stream}.{time}``; the content is::
 
     uint64 LE   length of the header
-    header      protobuf message DumpData, or a nano device's tags (``headers.py``): tensors' types, shapes, sizes …
-    payload     the inputs' bytes, then the outputs', L1 buffers', work spaces', without padding, little-endian
+    header      protobuf message DumpData, or tags of a nano device (``headers.py``): types, shapes, sizes …
+    payload     bytes of inputs, outputs, L1 buffers and work spaces, without padding, little-endian
 
-* Element types and formats have GE's numbers, a nano device's types ACL's (``ascend_types.py``). Values stay in the
-  device's layout, which ``info.layout`` names; ``info.origin`` is the logical tensor, where the header tells it.
-* ``size`` may be more than the shape needs (devices align): the first elements are the tensor.
-* A header without a shape means one dimension, as long as the payload.
-* What follows the last tensor is ignored and noted: a file opened twice for appending holds two dumps.
-* Overflow detection writes its status as an output of bytes; ``overflow.py`` reads it.
-* Types whose encoding is not documented (string, int2, hifloat4 …) are kept as bytes, with a note.
+* Element types and formats have GE numbers; types of nano devices have ACL numbers (``ascend_types.py``).
+* Values stay in the device layout (``info.layout``). ``info.origin`` is the logical tensor, if the header names it.
+* ``size`` may exceed the shape, because devices align buffers; the first elements form the tensor.
+* If the header has no shape, the tensor has one dimension, as long as the payload.
+* Bytes after the last tensor are ignored with a note: a file that was opened twice for appending holds two dumps.
+* Overflow detection writes its status as an output of bytes (``overflow.py``).
+* Types with undocumented encoding (string, int2, hifloat4 …) are read as raw bytes, with a note.
 
-Tensors are named ``{operator}:input:{number}`` and ``{operator}:output:{number}``, the same in every run. Work spaces,
-L1 buffers and argument buffers, which are not tensors of the graph, are constants after the inputs.
+Tensor names are ``{operator}:input:{number}`` and ``{operator}:output:{number}``, equal in all runs. Work spaces, L1
+buffers and argument buffers are not tensors of the graph; they are constants after the inputs.
 
-As a dump such a file is read only; ``write_operator`` writes one with the fields that a device's files have. A scalar
-is one element (shape ``[1]``), as devices write it. A file's name that is too long for the disk is replaced, and listed
-in ``mapping.csv``.
+Dumps cannot be saved in this format, but ``write_operator`` writes a file with the fields of a device's file. A scalar
+has shape ``[1]``, as on devices. A file name that is too long is replaced and listed in ``mapping.csv``.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _NUMBERS = ge_numbers()
 
 @dataclass(frozen=True)
 class OperatorDump:
-    """A file's header read. ``name`` is the operator's, as the header says it, else the file's name."""
+    """Parsed header of a file; ``name`` is the operator's name from the header, else from the file name."""
 
     path: Path
     op_type: str
@@ -66,9 +65,9 @@ class OperatorDump:
 class Payload:
     """One input or output to write.
 
-    dtype    its elements' type by the name that ``sgsdump.tensors.dtypes`` gives it; any other is written as bytes.
-    data     the elements, little-endian, in C order.
-    address  where it lies in the memory of the program: two tensors of one address share it.
+    dtype    element type, a name of ``sgsdump.tensors.dtypes``; other types are written as bytes.
+    data     elements, little-endian, in C order.
+    address  memory address in the program; tensors with equal addresses share memory.
     """
 
     dtype: str
@@ -78,7 +77,7 @@ class Payload:
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """By the header's first fields, or by a name that only operator dumps have, so that damage is reported."""
+    """Recognise a file by its first header fields, or by its name, so that a damaged file is reported."""
     length, header = _header_length(head), head[LENGTH.size :]
     if is_nano(header):
         return False
@@ -88,14 +87,14 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> Dump:
-    """The tensors of one operator. Raises FormatError."""
+    """Read the tensors of one operator. Raises FormatError."""
     return _read_as(FORMAT.name, path)
 
 
 def read_operator(path: Path, file_name: FileName | None) -> OperatorDump:
-    """The header of a dump file of either kind; ``file_name`` is its name read, its former one if it was renamed.
+    """Read the header of a dump file; ``file_name`` is the parsed (original) file name.
 
-    Raises FormatError when it is damaged, or promises more bytes than there are.
+    Raises FormatError if the header is damaged or declares more bytes than the file has.
     """
     notes: list[str] = []
     try:
@@ -115,11 +114,13 @@ def records_of(
     notes: list[str],
     who: Callable[[Sequence[Culprit]], str] = lambda culprits: "",
 ) -> Iterator[Record]:
-    """The records of a file: inputs, then outputs. ``name`` begins its tensors' names; ``notes`` gets the file's.
+    """Yield the records of a file: inputs, then outputs.
 
-    who  says which operators an overflow status accuses, as the end of a note.
+    name   prefix of the tensor names.
+    notes  receives the file's notes.
+    who    returns the end of a note that names the operators of an overflow status.
 
-    An input or output without type, shape and bytes was not dumped: it has no record; the others keep their numbers.
+    An input or output without type, shape and bytes was not dumped and has no record; the others keep their numbers.
     """
     notes += [f"{dump.path.name}: {note}" for note in dump.notes]
     inputs = [slot for slot in dump.slots if slot.of_graph and slot.kind == "input"]
@@ -138,20 +139,19 @@ def records_of(
 
 
 def has_type(dtype: str) -> bool:
-    """Whether operator dumps have a number for this type; one without is written as its bytes."""
+    """Return whether operator dumps have a number for the element type; other types are written as bytes."""
     return dtype in _NUMBERS
 
 
 def write_operator(
     path: Path, op_name: str, inputs: Sequence[Payload | None], outputs: Sequence[Payload | None], time: int
 ) -> Path:
-    """Write a dump file beside its place and rename it, so that it is there whole or not at all.
+    """Write a dump file atomically and return its path; a name that is too long is replaced. Raises OSError.
 
-    path    in a folder that is there, named by ``file_names.file_name``.
-    inputs  by their numbers; None leaves one out and keeps its number. So with ``outputs``.
-    time    in microseconds since 1970.
-
-    Returns where it is: another name in the same folder where the path's is too long. Raises OSError.
+    path     a name of ``file_names.file_name`` in an existing folder.
+    inputs   inputs by number; None skips a number.
+    outputs  outputs by number; None skips a number.
+    time     microseconds since 1970.
     """
     dump = headers.messages()["DumpData"](version=VERSION, dump_time=time, op_name=op_name.encode())
     for payload in inputs:
@@ -165,7 +165,7 @@ def write_operator(
 
 
 def write_whole(path: Path, parts: Sequence[bytes | memoryview]) -> Path:
-    """Write the bytes beside a file's place and rename it. Returns as ``write_operator`` does. Raises OSError."""
+    """Write bytes to a temporary file and rename it; return the path like ``write_operator``. Raises OSError."""
     path = _fitting(path)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
@@ -180,7 +180,7 @@ def write_whole(path: Path, parts: Sequence[bytes | memoryview]) -> Path:
 
 
 def _read_as(format: str, path: Path) -> Dump:
-    """One file as a dump of its own."""
+    """Read a single file as a dump."""
     notes: list[str] = []
     file_name = parse(path.name)
     operator = read_operator(path, file_name)
@@ -189,7 +189,7 @@ def _read_as(format: str, path: Path) -> Dump:
 
 
 def _header_length(head: bytes) -> int:
-    """The length of the header, which a file's first 8 bytes say; 0 where there are fewer."""
+    """Return the length of the header from a file's first 8 bytes; 0 if there are fewer."""
     return int(LENGTH.unpack_from(head)[0]) if len(head) >= LENGTH.size else 0
 
 
@@ -198,7 +198,7 @@ def _tensor(dump: OperatorDump, slot: Slot, name: str, op_type: str, notes: list
 
 
 def _overflow(tensor: Tensor, who: Callable[[Sequence[Culprit]], str]) -> str:
-    """The status in words; a file's few hundred bytes are read for it."""
+    """Return the text of an overflow status. This reads a few hundred bytes of the file."""
     try:
         status = overflow.status_of(tensor)
         text = f"{overflow.summary(status)}{who(overflow.culprits(status))}"
@@ -208,18 +208,18 @@ def _overflow(tensor: Tensor, who: Callable[[Sequence[Culprit]], str]) -> str:
 
 
 def _header(path: Path) -> tuple[bytes, int]:
-    """The header's bytes and the file's size."""
+    """Return the bytes of the header and the size of the file."""
     with open_file(path) as file:
         length, size = _header_length(file.read(LENGTH.size)), file.seek(0, 2)
         if size <= LENGTH.size:
-            raise FormatError(f"it has {size} bytes, an operator dump has more than {LENGTH.size}")
+            raise FormatError(f"it has {size} bytes, but an operator dump has more than {LENGTH.size}")
         if length > size - LENGTH.size:
             remaining = size - LENGTH.size
-            raise FormatError(f"its header says {length} bytes, {remaining} are left in the file; was it cut off?")
+            raise FormatError(f"its header needs {length} bytes, but {remaining} are left. Check if it was cut off")
         if not length:
             raise FormatError("it holds no tensor: its header is empty")
         if length > headers.MOST_BYTES:
-            raise FormatError(f"its header has {length} bytes, more than any operator's")
+            raise FormatError(f"its header has {length} bytes, more than the limit of {headers.MOST_BYTES}")
         file.seek(LENGTH.size)
         return file.read(length), size
 
@@ -239,7 +239,7 @@ def _describe(message: Any, payload: Payload | None) -> None:
 
 
 def _fitting(path: Path) -> Path:
-    """The path, or one whose name is short enough and stands for it in the folder's ``mapping.csv``."""
+    """Return the path, or a path with a short name that replaces it in the folder's ``mapping.csv``."""
     name = os.fsencode(path.name)
     if len(name) <= MOST_NAME:
         return path

@@ -1,16 +1,16 @@
-"""The status that overflow detection leaves: the only output of files ``Opdebug.Node_OpDebug.{task}.{stream}.{time}``.
+"""Parser of overflow statuses: the only output in files ``Opdebug.Node_OpDebug.{task}.{stream}.{time}``.
 
 New form, little-endian::
 
     uint32 magic 0x5A5A5A5A, version, valid, acc_type, rsv, data_len     acc_type: 0 AIC, 1 AIV, 2 AICPU, 3 SDMA
-    uint64 …                                                            by acc_type, see ``_FIELDS``; of version 1 the
-                                                                        status of AIC and AIV is four of them
+    uint64 …                                                            by acc_type, see ``_FIELDS``; in version 1, the
+                                                                        status of AIC and AIV has four numbers
 
-Old form, exactly 2048 bytes: six uint64 (model_id, stream_id, task_id, task_type, pc_start, para_base) at 0, 128 and
-256 for the DHA, the L2 and the AI core; their status at 512, 768 and 1024, the AI core's after kernel_code and
+Old form, exactly 2048 bytes: six uint64 (model_id, stream_id, task_id, task_type, pc_start, para_base) at bytes 0, 128
+and 256 for DHA, L2 and AI core. The status follows at bytes 512, 768 and 1024; for the AI core, after kernel_code and
 block_idx.
 
-65535 means no id. The dictionaries have the keys, the order and the numbers of the vendor's own JSON.
+65535 means no id. The returned dictionaries have the keys, order and numbers of the vendor's JSON.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _OLD = {
 
 
 class StatusNote(str):
-    """The note on an overflow status; ``tensor`` is the status's name, so that no one has to read the wording."""
+    """Note about an overflow status; ``tensor`` is the name of the status, so that code need not parse the text."""
 
     tensor: str
 
@@ -57,29 +57,31 @@ class StatusNote(str):
 
 
 def is_status(tensor: Tensor) -> bool:
-    """Whether a tensor is the status of an overflow, by what its file is called."""
+    """Return whether a tensor is an overflow status, judged by its file name."""
     return tensor.info.op_type == STATUS_TYPE
 
 
 def status_of(tensor: Tensor) -> dict[str, Any]:
-    """The status in words. Raises FormatError when the bytes are not one."""
+    """Return the parsed status of a tensor. Raises FormatError for other bytes."""
     return parse(tensor.raw()[: OLD_SIZE + 1].tobytes(), f"tensor {tensor.info.name!r}")
 
 
 def parse(data: bytes, where: str) -> dict[str, Any]:
-    """The status that these bytes are, of either form. Raises FormatError, which ``where`` begins."""
+    """Parse a status of either form. Raises FormatError, prefixed with ``where``, for other bytes."""
     if data[:4] == _MAGIC.to_bytes(4, "little"):
         return _new(data, where)
     if len(data) == OLD_SIZE:
         return _old(data)
     raise FormatError(
-        f"{where} is not an overflow status: {len(data)} bytes, neither 2048 nor beginning with 0x5a5a5a5a"
+        f"{where} is not an overflow status: it has {len(data)} bytes instead of 2048 and no magic 0x5a5a5a5a"
     )
 
 
 def summary(status: dict[str, Any]) -> str:
-    """One line for people: ``overflow on AIC: model 1, stream 2, task 17, status 549755813888``; ``no overflow on
-    AIC: …`` where every status word is 0."""
+    """Return a line such as ``overflow on AIC: model 1, stream 2, task 17, status 549755813888``.
+
+    If all status words are 0, the line begins with ``no overflow on AIC``.
+    """
     units = _units(status)
     parts = (
         f"{unit}: model {data['model_id']}, stream {data['stream_id']}, task {data['task_id']}, status {data['status']}"
@@ -90,7 +92,7 @@ def summary(status: dict[str, Any]) -> str:
 
 
 class Culprit(NamedTuple):
-    """The task that a unit's status accuses; ``slice`` is ``context.thread`` of one that ran in slices, else ""."""
+    """Task that a unit's status names; ``slice`` is ``context.thread`` if the task ran in slices, else ""."""
 
     task: int
     stream: int
@@ -98,7 +100,7 @@ class Culprit(NamedTuple):
 
 
 def culprits(status: dict[str, Any]) -> list[Culprit]:
-    """The tasks in which an overflow happened; none where no status word is set, or the status names no task."""
+    """Return the tasks with an overflow; none if no status word is set or the status names no task."""
     tasks = []
     for data in _units(status).values():
         ids = [data["task_id"], data["stream_id"], data.get("context_id", NO_ID), data.get("thread_id", NO_ID)]
@@ -114,7 +116,7 @@ def _units(status: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _is_set(data: dict[str, Any]) -> bool:
-    """Whether a unit's status, one number or four, says anything."""
+    """Return whether a unit's status (one number or four) is not zero."""
     status = data["status"]
     return any(status) if isinstance(status, list) else bool(status)
 
@@ -124,7 +126,7 @@ def _new(data: bytes, where: str) -> dict[str, Any]:
         raise FormatError(f"{where} is a damaged overflow status: {len(data)} bytes")
     magic, version, valid, acc_type, rsv, data_len = _HEAD.unpack_from(data)
     if acc_type >= len(_UNITS):
-        raise FormatError(f"{where} is an overflow status of unit {acc_type}, which is not known")
+        raise FormatError(f"{where} is an overflow status of the unknown unit {acc_type}")
     unit = _UNITS[acc_type]
     fields = _FIELDS[unit].split()
     statuses = 4 if version == 1 and unit in ("AIC", "AIV") else 1
@@ -146,7 +148,7 @@ def _old(data: bytes) -> dict[str, Any]:
 
 def _numbers(data: bytes, at: int, count: int, where: str) -> tuple[int, ...]:
     if at + 8 * count > len(data):
-        raise FormatError(f"{where} is a damaged overflow status: {len(data)} bytes of {at + 8 * count}")
+        raise FormatError(f"{where} is a damaged overflow status: {len(data)} of {at + 8 * count} bytes")
     return struct.unpack_from(f"<{count}Q", data, at)
 
 

@@ -1,15 +1,21 @@
-"""One tensor of Ascend's ATB (Ascend Transformer Boost) as msit and msprobe dump it: a ``.bin`` file of a text header
-and the payload (``tensor.py``), little-endian, in C order of ``dims``.
+"""Reader and writer of a single ATB (Ascend Transformer Boost) tensor file, as msit and msprobe write it.
 
-Read are all forms met so far: the plain one; no ``$Version``, or ``$END``; statistics without payload; an alias, whose
-values are those of another file of the same dump, where that lies in the dump's folders; a length that counts elements
-instead of bytes (the shape counts); several tensors appended to each other, of which the first is taken. What is
-odd stands in the dump's notes. A shape that needs more bytes than are there is refused, and so is a type of unknown
-number; of undocumented types the bytes are given.
+The ``.bin`` file has a text header and a payload (``tensor.py``), little-endian, in C order of ``dims``. The reader
+accepts all forms seen so far and notes irregularities:
 
-The file names no tensor and no operator: the tensor is called as the file, without ``.bin``, an output of operator 0.
-The bytes written are the vendor's probe's. Of an alias only the folders that it names are looked into, below the
-execution's: the folder above the operators' (``{id}_{Operator}``) whose name is a number, as in every tree.
+- the usual form, also without ``$Version`` or with ``$END``;
+- statistics without payload;
+- an alias, whose values are in another file of the same dump;
+- a length in elements instead of bytes (the shape counts);
+- several tensors appended to each other (the first is read).
+
+A shape that needs more bytes than the file has, and an unknown type number, are errors. For undocumented types, the
+reader returns raw bytes.
+
+The file names neither tensor nor operator. The tensor is named after the file without ``.bin``, as an output of
+operator 0. The writer produces the same bytes as the vendor's probe. The target of an alias is searched only in the
+folders that the alias names, below the folder of the execution. This folder has a number as name and lies directly
+above the operators (``{id}_{Operator}``).
 """
 
 from __future__ import annotations
@@ -44,11 +50,11 @@ _WHEN = ("before", "after")
 
 
 def followed_alone(path: Path, content: Content) -> tuple[Content, str]:
-    """The content of the alias at ``path`` with the values of its target, or why it has none."""
+    """Return the content of the alias at ``path`` with its target's values, or the reason why there are none."""
     path = path.resolve()
     root = _execution_of(path)
     if root is None:
-        return content, f"its values are in {content.alias[:60]} of the same run; open the dump's whole folder"
+        return content, f"its values are in {content.alias[:60]} of the same run. Open the folder of the whole dump"
     name_of_alias = path.relative_to(root).as_posix()
     contents, locations = {name_of_alias: content}, {name_of_alias: location_of(name_of_alias)}
     waiting = [content.alias]
@@ -71,7 +77,7 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> Dump:
-    """A dump of one tensor, its values read when asked for. Raises FormatError."""
+    """Read a dump of one tensor; values are loaded on request. Raises FormatError."""
     content, missing = tensor.examine(path), ""
     notes = [f"{path.name} {note}" for note in content.notes]
     if content.alias:
@@ -82,7 +88,7 @@ def read(path: Path) -> Dump:
 
 
 def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
-    """Write the one tensor there is. Raises OutputError for none or several, ValuesError for types without a number."""
+    """Write a single tensor. Raises OutputError for none or several, ValuesError for types without an ACL number."""
     stream = iter(records)
     with replacing(Path(path)) as file:
         record = next(stream, None)
@@ -91,7 +97,7 @@ def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
         tensor.write(file, record)
         del record
         if next(stream, None) is not None:
-            raise OutputError(f"cannot write {path}: a .bin file holds one tensor; select one, or write an atb_tree")
+            raise OutputError(f"cannot write {path}: a .bin file holds one tensor. Select one, or write an atb_tree")
 
 
 def loses(records: Sequence[Record], variant: Any = None) -> Iterator[Lost]:
@@ -119,7 +125,7 @@ def loses(records: Sequence[Record], variant: Any = None) -> Iterator[Lost]:
 
 
 def _execution_of(path: Path) -> Path | None:
-    """The folder of the execution that a file is of; None where the folders are not those of such a dump."""
+    """Return the folder of a file's execution; None if the folders have other names."""
     root = path.parent.parent if path.parent.name in _WHEN else path.parent
     while is_operator(root.name):
         root = root.parent
@@ -127,7 +133,7 @@ def _execution_of(path: Path) -> Path | None:
 
 
 def _meant(root: Path, named: Alias) -> Iterator[str]:
-    """The files below ``root`` that an alias may mean."""
+    """Yield the files below ``root`` that an alias may refer to."""
     folders = [""]
     for number in named.ids:
         folders = [

@@ -1,16 +1,17 @@
-"""Where a tensor of an ATB dump stands, read from its path; its name; and the aliases that name other tensors.
+"""Location of a tensor in an ATB dump, derived from its path; tensor names; aliases of other tensors.
 
 ::
 
     [tensors/ or atb_dump_data/data/]{device}_{pid}/{execution}/{id}_{Operator}[/{id}_{Operator or kernel}]…
         /{before|after}/{intensor|outtensor}{slot}[_{parameter}].bin
 
-The name is the operators' part and the slot, ``1_DecoderLayer/1_LinearOperation/input.0``, so that dumps of different
-processes and executions pair: an execution is a run of the tree, whose step is the execution and whose rank the device.
+The tensor name consists of the operators and the slot, ``1_DecoderLayer/1_LinearOperation/input.0``. It contains
+neither process nor execution, so dumps of different runs can be paired. Each execution is a run of the tree: its step
+is the number of the execution, its rank the device.
 
-An alias is a file that names another one, which has its values: ``data=1_2_outtensor0.bin`` means output 0 of child 2
-of layer 1 in the same execution, of the alias's own layer where several have this number. The target may be an alias
-too.
+An alias is a file without values that names another file with the values. ``data=1_2_outtensor0.bin`` means output 0 of
+child 2 of layer 1 in the same execution. If several layers have this number, the alias's own layer is meant. The target
+may be an alias too.
 """
 
 from __future__ import annotations
@@ -40,8 +41,7 @@ _LONGEST_CHAIN = 100
 
 
 class Execution(NamedTuple):
-    """The part of a path before the operators: what stands above, device and process, number of the execution; ""
-    where it is not in the path."""
+    """Part of a path before the operators: root, ``device_process``, number of the execution; "" if absent."""
 
     root: str = ""
     device: str = ""
@@ -55,9 +55,12 @@ class Execution(NamedTuple):
 
 @dataclass(frozen=True)
 class Location:
-    """``operators`` from the layer down; ``when`` is before, after or ""; ``label`` is what follows the slot.
+    """Location of a tensor.
 
-    ``stem`` is the name of a file that is called otherwise than the vendor's; it is an output of slot 0.
+    operators  folder names from the layer down.
+    label      text after the slot in the file name.
+    when       "before", "after" or "".
+    stem       name of a file that does not follow the vendor's naming; such a file is an output of slot 0.
     """
 
     execution: Execution
@@ -70,7 +73,7 @@ class Location:
 
     @property
     def key(self) -> tuple:
-        """The same for the copies of one tensor that were taken before and after its operator ran."""
+        """Identity of the tensor, equal for its copies from before and after the operator."""
         return self.execution, self.operators, self.io, self.slot, self.label, self.stem
 
     @property
@@ -83,12 +86,12 @@ class Location:
 
     @property
     def meant(self) -> bool:
-        """Whether this copy is the one that counts: inputs as they were before, outputs as they are after."""
+        """Whether this is the relevant copy: an input from before the operator, or an output from after it."""
         return self.when == ("before" if self.io == "in" else "after")
 
     @property
     def order(self) -> tuple:
-        """Sorts as the operators ran: a layer's inputs, its children, its outputs."""
+        """Sort key by execution order: a layer's inputs, its children, its outputs."""
         levels = [(1, *_id(operator), "") for operator in self.operators]
         last = (0 if self.io == "in" else 2, self.slot, self.label, self.stem)
         return (*map(_natural, self.execution), (*levels, last))
@@ -102,7 +105,7 @@ Targets = Mapping[tuple[Execution, tuple[int, ...], str, int], Sequence[str]]
 
 
 class Alias(NamedTuple):
-    """The target of ``data=1_2_outtensor0.bin``: child 2 of layer 1, its output 0."""
+    """Target of an alias: ``data=1_2_outtensor0.bin`` is output 0 of child 2 of layer 1."""
 
     ids: tuple[int, ...]
     io: str
@@ -111,7 +114,7 @@ class Alias(NamedTuple):
 
 
 def location_of(path: str) -> Location:
-    """The place of a file, by its path below the folder that was opened, with ``/``."""
+    """Return the location of a file from its path relative to the opened folder, with ``/``."""
     *folders, file = path.split("/")
     stem = file.removesuffix(ENDING)
     when = folders.pop() if folders and folders[-1] in ("before", "after") else ""
@@ -123,7 +126,7 @@ def location_of(path: str) -> Location:
 
 
 def split(folders: Sequence[str]) -> tuple[Execution, tuple[str, ...]]:
-    """The folders above a tensor as its execution and its operators."""
+    """Split the folders above a tensor into execution and operators."""
     begin = 0
     for root in _ROOTS:
         for end in range(len(root), len(folders) + 1):
@@ -140,12 +143,12 @@ def split(folders: Sequence[str]) -> tuple[Execution, tuple[str, ...]]:
 
 
 def is_operator(folder: str) -> bool:
-    """Whether a folder's name is that of an operator, ``1_DecoderLayer``, not of a device and process, ``0_4711``."""
+    """Return whether a folder is an operator, ``1_DecoderLayer``, and not a device and process, ``0_4711``."""
     return bool(_ID.fullmatch(folder)) and not _IS_DEVICE.fullmatch(folder)
 
 
 def alias_of(text: str) -> Alias | None:
-    """The target that an alias names; None for any other text."""
+    """Parse the target of an alias; return None for any other text."""
     match = _ALIAS.fullmatch(text) if len(text) <= 1000 else None
     if match is None:
         return None
@@ -154,8 +157,10 @@ def alias_of(text: str) -> Alias | None:
 
 
 def path_of(name: str, io: str) -> str | None:
-    """The path below ``{device}_{pid}/{execution}`` of a tensor whose name is one that ``Location.name`` gives, nothing
-    before it; None for any other name. Only letters, digits, ``_``, ``-`` and ``.`` are in it."""
+    """Return the path below ``{device}_{pid}/{execution}`` for a tensor name of the form ``Location.name``, else None.
+
+    The path contains only letters, digits, ``_``, ``-`` and ``.``.
+    """
     match = _NAME.fullmatch(name)
     if match is None or match[2] != io:
         return None
@@ -163,12 +168,12 @@ def path_of(name: str, io: str) -> str | None:
 
 
 def made_path(operator: str, io: str, slot: int) -> str:
-    """The path of a tensor in a folder of its own."""
+    """Return the path of a tensor in its own operator folder."""
     return f"{operator}/{_folder(io)}/{io}tensor{slot}{ENDING}"
 
 
 def targets_of(chosen: Mapping[Location, str]) -> Targets:
-    """The paths that an alias of each execution may mean, by ids, io and slot."""
+    """Return the paths that an alias may refer to, by execution, ids, io and slot."""
     targets: defaultdict[tuple[Execution, tuple[int, ...], str, int], list[str]] = defaultdict(list)
     for location, path in chosen.items():
         targets[location.execution, location.ids, location.io, location.slot].append(path)
@@ -178,13 +183,13 @@ def targets_of(chosen: Mapping[Location, str]) -> Targets:
 def followed(
     path: str, contents: Mapping[str, Content], targets: Targets, locations: Mapping[str, Location]
 ) -> tuple[Content, str]:
-    """The content of a file, where it is an alias with the values of its target, or why it has none."""
+    """Return the content of a file and, for an alias without values, the reason. Aliases get their target's values."""
     last = content = contents[path]
     chain = [path]
     while content.alias:
         target, why = _target(content.alias, locations[chain[-1]], targets, locations)
         if target in chain or len(chain) > _LONGEST_CHAIN:
-            target, why = "", "aliases lead in a circle"
+            target, why = "", "its aliases form a cycle"
         if not target:
             return last, why
         chain.append(target)
@@ -211,7 +216,7 @@ def _natural(part: str) -> tuple[int, str]:
 
 
 def _target(alias: str, location: Location, targets: Targets, locations: Mapping[str, Location]) -> tuple[str, str]:
-    """The path an alias at a location means, or "" and why there is none."""
+    """Return the path that an alias refers to, or "" and the reason."""
     named = alias_of(alias)
     if named is None:
         return "", f"{alias[:60]!r} is not an alias"
@@ -220,7 +225,7 @@ def _target(alias: str, location: Location, targets: Targets, locations: Mapping
     if len(same) > 1:
         same = [path for path in same if locations[path].label == named.label] or same
     if not same:
-        return "", f"it is an alias of {alias[:60]}, which is not in the dump; was it copied whole?"
+        return "", f"it is an alias of {alias[:60]}, which is missing. Check that the dump was copied completely"
     if len(same) > 1:
-        return "", f"it is an alias of {alias[:60]}, of which there are {len(same)}"
+        return "", f"it is an alias of {alias[:60]}, which matches {len(same)} files"
     return same[0], ""

@@ -1,15 +1,15 @@
-"""The contents of an ATB dump's folder: its readable files, the copy of each tensor that counts, the rows of its
-``statistic.csv``; the rest gets a line each in ``notes``.
+"""Survey of an ATB dump's folder: readable files, the relevant copy of each tensor, and the rows of ``statistic.csv``.
 
-``statistic.csv`` (msprobe) has a row per tensor, beside the operators' folders of one execution::
+``statistic.csv`` (msprobe) lies beside the operators' folders of one execution and has one row per tensor::
 
     Device and PID,Execution Count,Op Name,Op Type,Op Id,Input/Output,Index,Dtype,Format,Shape,
     Max,Min,Mean,Norm,Tensor Path                                            (all on one line)
 
-Cells are never quoted. Op Name joins the operators' names with ``/``, Op Id their ids with ``_``; Shape is ``4x4``,
-nothing for a scalar; statistics are N/A where only tensors were dumped, Tensor Path where only statistics were. For a
-complex tensor the first three statistics are ``(re,im)``, whose comma the vendor's own reader takes for another column:
-it drops the row, as its writer drops rows whose statistics begin with ``-inf`` or ``-nan``. So the table may lack rows.
+Cells are never quoted. Op Name joins the operators' names with ``/``, Op Id their ids with ``_``. Shape is ``4x4``, or
+empty for a scalar. Statistics are N/A if only tensors were dumped; Tensor Path is N/A if only statistics were dumped.
+For a complex tensor, the first three statistics are ``(re,im)``. The vendor's own reader takes their comma as a column
+separator and drops the row. The vendor's writer drops rows whose statistics begin with ``-inf`` or ``-nan``, so rows
+may be missing.
 """
 
 from __future__ import annotations
@@ -45,8 +45,12 @@ _DAMAGED_SHOWN = 20
 
 
 class Row(NamedTuple):
-    """A tensor as its row describes it; ``type`` and ``shape`` are None where the row is not understood, ``statistics``
-    where there are none; ``dumped`` says that its values were to be dumped too."""
+    """One row of ``statistic.csv``.
+
+    type, shape  None if the cell cannot be parsed.
+    statistics   None if the row has none.
+    dumped       True if the tensor's values were dumped too.
+    """
 
     operators: tuple[str, ...]
     io: Literal["in", "out"]
@@ -60,7 +64,7 @@ class Row(NamedTuple):
 
 
 def recognised(path: Path) -> bool:
-    """Whether a file begins with the header of these columns."""
+    """Return whether a file begins with the header of ``statistic.csv``."""
     try:
         with open_file(path) as file:
             return file.read(len(HEADER) + 1).rstrip(b"\r\n") == HEADER.encode()
@@ -69,17 +73,17 @@ def recognised(path: Path) -> bool:
 
 
 def read(path: Path) -> tuple[list[Row], int]:
-    """The rows of a file, and how many were not understood. Raises FormatError when it is not such a file."""
+    """Return the rows of a file and the number of malformed rows. Raises FormatError for another file."""
     lines = read_all(path, MOST_BYTES, "a table of statistics").decode("utf-8", "replace").splitlines()
     if not lines or lines[0] != HEADER:
-        raise FormatError(f"{path} has not the columns of a {NAME}")
+        raise FormatError(f"{path} does not have the columns of a {NAME}")
     rows = [_row(line) for line in lines if line and line != HEADER]
     understood = [row for row in rows if row is not None]
     return understood, len(rows) - len(understood)
 
 
 def examined(root: Path, files: Sequence[str], notes: list[str]) -> dict[str, Content]:
-    """The files that can be read, by path; odd and damaged ones are noted."""
+    """Return the readable files by path; note irregular and damaged ones."""
     contents: dict[str, Content] = {}
     odd: defaultdict[str, list[str]] = defaultdict(list)
     damaged: list[str] = []
@@ -99,7 +103,7 @@ def examined(root: Path, files: Sequence[str], notes: list[str]) -> dict[str, Co
 
 
 def chosen(locations: Mapping[str, Location], notes: list[str]) -> dict[Location, str]:
-    """The path of each tensor, of its copies the one that counts."""
+    """Return the path of each tensor; of several copies, the relevant one."""
     paths: dict[tuple, tuple[Location, str]] = {}
     copies = 0
     for path, location in locations.items():
@@ -109,17 +113,17 @@ def chosen(locations: Mapping[str, Location], notes: list[str]) -> dict[Location
             paths[location.key] = location, path
     if copies:
         notes.append(
-            f"{copies} tensors were dumped before and after their operator ran: "
-            f"inputs are taken as they were before, outputs as they are after"
+            f"{copies} tensors were dumped before and after their operator: "
+            f"inputs are read from before, outputs from after"
         )
     early = [path for location, path in paths.values() if location.io == "out" and location.when == "before"]
     if early:
-        notes.append(f"{some(early, 'output')} dumped only before the operator ran: what it computed is not in them")
+        notes.append(f"{some(early, 'output')} dumped only before the operator ran, without its result")
     return dict(paths.values())
 
 
 def rows(root: Path, tables: Sequence[str], notes: list[str]) -> dict[Location, Row]:
-    """The rows of every statistic.csv, by the place they speak of."""
+    """Return the rows of all statistic.csv files, by location."""
     by_location: dict[Location, Row] = {}
     for name in tables:
         try:
@@ -128,7 +132,7 @@ def rows(root: Path, tables: Sequence[str], notes: list[str]) -> dict[Location, 
             notes.append(Damage.left_out(error))
             continue
         if bad:
-            notes.append(Damage(f"{name} has {bad} rows that are not understood"))
+            notes.append(Damage(f"{name} has {bad} malformed rows"))
         execution, above = split(name.split("/")[:-1])
         for row in rows:
             when = "before" if row.io == "in" else "after"
@@ -138,7 +142,7 @@ def rows(root: Path, tables: Sequence[str], notes: list[str]) -> dict[Location, 
 
 
 def say_missing(chosen: Mapping[Location, str], rows: Mapping[Location, Row], notes: list[str]) -> None:
-    """Rows without file, and files without row where there are rows at all."""
+    """Note rows without a file and, if there are rows, files without a row."""
     there, listed = {location.key for location in chosen}, {location.key for location in rows}
     gone = [location.name for location, row in rows.items() if row.dumped and location.key not in there]
     if gone:
@@ -152,13 +156,13 @@ def say_missing(chosen: Mapping[Location, str], rows: Mapping[Location, Row], no
 
 
 def some(names: Sequence[str], noun: str) -> str:
-    """``2 files are …``: the subject of a note, and in brackets the first few."""
+    """Return the beginning of a note, ``2 files (a, b) are``, with the first names."""
     shown = _first(names)
     return f"{len(names)} {noun} ({shown}) is" if len(names) == 1 else f"{len(names)} {noun}s ({shown}) are"
 
 
 def summed(notes: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """A line for each kind of note, with the number of files it concerns and the first few of them."""
+    """Yield a line per kind of note, with the number of files and the first names."""
     for note, names in notes.items():
         yield f"{names[0]} {note}" if len(names) == 1 else f"{len(names)} files: each {note} ({_first(names)})"
 
@@ -205,7 +209,7 @@ def _statistics(cells: list[str]) -> Statistics | None:
 
 
 def _number(cell: str) -> float | None:
-    """A figure; None for N/A, and for those of complex numbers, which are two."""
+    """Return a number; None for N/A and for complex numbers, which have two parts."""
     try:
         return float(cell[:_MOST_DIGITS])
     except ValueError:

@@ -1,18 +1,18 @@
-"""One ATB tensor file (``.bin``), a text header and a payload: reading (``examine``) and writing one (``write``).
+"""Parser and writer of an ATB tensor file (``.bin``): a text header and a payload.
 
 ::
 
     $Version=1.0                     these three lines may be missing
-    $Object.Count=<objects>          (not relied on)
+    $Object.Count=<objects>          (ignored)
     $Object.Length=<bytes of all objects>
-    <attribute>=<value>              format, dtype, dims (4,4; nothing for a scalar); or data=…, max=…
+    <attribute>=<value>              format, dtype, dims (4,4; empty for a scalar); or data=…, max=…
     $Object.<name>=<offset>,<length> counted from the first byte after the header
     $End=1                           $END in an old fork
     <payload>
 
-Lines end in LF. As in the vendor's C++ reader, at most 8000 lines are read, each splits at ``=`` into two parts that
-are not empty (``dims`` may be), and an attribute, object or length that comes twice is an error; other ``$`` names are
-noted only.
+Lines end in LF. The rules follow the vendor's C++ reader. A header has at most 8000 lines. Each line is split at ``=``
+into two non-empty parts (``dims`` may be empty). A repeated attribute, object or length is an error. Other ``$`` names
+are only noted.
 """
 
 from __future__ import annotations
@@ -60,15 +60,20 @@ _KNOWN = re.compile(rb"(?:^|\n)(?:\$Version|\$Object\.\w+|dtype|dims)=")
 _ENDING = re.compile(rb"(?:^|\n)\$(?:End|END)=1(?:\n|$)")
 _FIRST_BYTES = 4096
 STATISTICS = ("max", "min", "mean", "l2norm")
-# What an appended second tensor begins with.
+# First bytes of an appended second tensor.
 _AGAIN = b"$Version="
 _MOST_DIGITS = 400
 
 
 @dataclass(frozen=True)
 class Header:
-    """A header, its texts unread: attributes, objects as (offset, length) after ``end``, the byte where the
-    payload begins; ``length`` is None without ``$Object.Length``; ``notes`` are oddities that hinder nothing."""
+    """A header with unparsed values.
+
+    objects  (offset, length) of each object, relative to ``end``.
+    length   value of ``$Object.Length``; None if absent.
+    end      offset of the payload in the file.
+    notes    harmless irregularities.
+    """
 
     attributes: Mapping[str, str]
     objects: Mapping[str, tuple[int, int]]
@@ -79,11 +84,13 @@ class Header:
 
 @dataclass(frozen=True)
 class Content:
-    """A file read: the facts of its tensor, and either where ``count`` elements lie (``offset`` from the file's first
-    byte), or ``alias``, the file of the same dump that has them, or ``statistics`` alone, or nothing: ``described``.
+    """Facts about the tensor of a file, and the source of its values.
 
-    shape is None when the elements' type is known by name only; they are bytes then. ``notes`` are the ends of
-    sentences that begin with the file's name.
+    The source is one of: ``count`` elements at byte ``offset`` of the file; ``alias``, another file of the same dump;
+    ``statistics`` only; none (``described``).
+
+    shape  None if only the name of the element type is known; the elements are then raw bytes.
+    notes  predicates of sentences that begin with the file's name.
     """
 
     path: Path
@@ -98,7 +105,7 @@ class Content:
     described: bool = False
 
     def tensor(self, name: str, op_type: str = "", missing: str = "") -> Tensor:
-        """The tensor under a name; ``missing`` is why it has no values, an alias that leads nowhere."""
+        """Return the tensor under a name; ``missing`` is the reason why an alias has no values."""
         info = TensorInfo(name, self.shape, self.coding.dtype, self.layout, op_type=op_type)
         if missing or self.described:
             return Tensor.without_values(info, missing or "only its type and shape were dumped")
@@ -108,8 +115,11 @@ class Content:
 
 
 def begins(head: bytes, whole: bool) -> bool:
-    """Whether bytes look like the beginning of an ATB file: lines NAME=VALUE up to the ending, among them one that
-    other files have not. ``whole`` says that they are the whole file, which must then have an ending or a version."""
+    """Return whether bytes look like the start of an ATB file.
+
+    They must be lines NAME=VALUE up to ``$End``, with a name that only ATB files have. If ``whole``, the bytes are the
+    complete file and must contain an ending or a version.
+    """
     if not _FIRST_LINE.match(head):
         return False
     ending = _ENDING.search(head)
@@ -119,9 +129,9 @@ def begins(head: bytes, whole: bool) -> bool:
 
 
 def parse(data: bytes) -> Header:
-    """The header at the beginning of ``data``, which is the whole file or its first MOST_BYTES.
+    """Parse the header at the start of ``data``, the whole file or its first MOST_BYTES bytes.
 
-    Raises FormatError: the end of a sentence that begins with the file's name.
+    Raises FormatError whose text is a predicate; the caller puts the file's name before it.
     """
     attributes: dict[str, str] = {}
     objects: dict[str, tuple[int, int]] = {}
@@ -141,7 +151,7 @@ def parse(data: bytes) -> Header:
             return Header(attributes, objects, length, position, tuple(notes))
         if name == f"{_OBJECT}Length":
             if length is not None:
-                raise FormatError(f"gives $Object.Length twice, again in line {number} of its header")
+                raise FormatError(f"repeats $Object.Length in line {number} of its header")
             length = int(_matched(_COUNTED, value, text, number, "a number of bytes")[0])
         elif name.startswith(_OBJECT) and name != f"{_OBJECT}Count":
             start, size = _matched(_SLICE, value, text, number, "OFFSET,LENGTH").groups()
@@ -149,12 +159,12 @@ def parse(data: bytes) -> Header:
         elif not name.startswith("$"):
             _add(attributes, name, value, "attribute", number)
         elif name not in ("$Version", f"{_OBJECT}Count") and len(notes) < _MOST_NOTES:
-            notes.append(f"says {text[:60]!r}, which is not known")
+            notes.append(f"has the unknown header line {text[:60]!r}")
     raise FormatError(f"has no $End=1 in the first {MOST_LINES} lines")
 
 
 def dims_of(header: Header) -> tuple[int, ...]:
-    """The shape, () for an empty text. Raises FormatError when there is none, or it is impossible."""
+    """Return the shape; () for an empty text. Raises FormatError if it is missing or impossible."""
     text = header.attributes.get("dims")
     if text is None:
         raise FormatError("has no dims in its header")
@@ -163,12 +173,12 @@ def dims_of(header: Header) -> tuple[int, ...]:
         raise FormatError(f"has dims={text[:60]!r}, which is not a shape")
     dims = tuple(map(int, parts))
     if math.prod(size or 1 for size in dims) > _MOST_ELEMENTS:
-        raise FormatError(f"has dims={text[:60]!r}, a shape beyond any memory")
+        raise FormatError(f"has dims={text[:60]!r}, a shape too large for any memory")
     return dims
 
 
 def number_in(header: Header, name: str) -> int | None:
-    """The attribute ``format`` or ``dtype``, None when it is not given. Raises FormatError when it is not a number."""
+    """Return the attribute ``format`` or ``dtype``; None if absent. Raises FormatError if it is not a number."""
     text = header.attributes.get(name)
     if text is None:
         return None
@@ -180,8 +190,10 @@ def number_in(header: Header, name: str) -> int | None:
 def header_bytes(
     format: int, dtype: int | None, dims: Sequence[int], size: int, statistics: Mapping[str, float] | None = None
 ) -> bytes:
-    """The header of one tensor whose payload has ``size`` bytes, byte for byte as the vendor's probe writes it; with
-    ``statistics`` the whole file of a tensor that has nothing else: no object, no payload."""
+    """Return the header of a tensor with ``size`` payload bytes, byte for byte as the vendor's probe writes it.
+
+    With ``statistics``, return the whole file of a tensor that has only statistics: no object, no payload.
+    """
     has_values = statistics is None
     lines = ["$Version=1.0", f"$Object.Count={int(has_values)}", f"$Object.Length={size}", f"format={format}"]
     lines += [] if dtype is None else [f"dtype={dtype}"]
@@ -192,7 +204,7 @@ def header_bytes(
 
 
 def recognised(path: Path) -> bool:
-    """Whether a file begins as an ATB tensor file."""
+    """Return whether a file begins like an ATB tensor file."""
     try:
         with open_file(path) as file:
             head = file.read(_FIRST_BYTES)
@@ -202,19 +214,19 @@ def recognised(path: Path) -> bool:
 
 
 def examine(path: Path) -> Content:
-    """Read the header of a file. Raises FormatError when it is damaged or promises more than the file holds."""
+    """Read the header of a file. Raises FormatError if it is damaged or declares more bytes than the file has."""
     with _read(path) as file:
         return _content(path, _header(file), os.fstat(file.fileno()).st_size, file)
 
 
 def header_of(path: Path) -> Header:
-    """The header of a file, unread. Raises FormatError."""
+    """Return the header of a file with unparsed values. Raises FormatError."""
     with _read(path) as file:
         return _header(file)
 
 
 def lost(record: Record) -> Iterator[Lost]:
-    """The losses of a tensor's values in a file; see ``Format.loses``."""
+    """Yield the losses of a record's values in a file; see ``Format.loses``."""
     dtype, statistics = record.tensor.info.dtype, record.tensor.statistics
     if statistics is None:
         if acl_number_of(dtype) is None:
@@ -228,9 +240,9 @@ def lost(record: Record) -> Iterator[Lost]:
 
 
 def write(file: IO[bytes], record: Record) -> None:
-    """Write one tensor as the vendor's probe does; its statistics where it has nothing else.
+    """Write one tensor like the vendor's probe, or its statistics if it has nothing else.
 
-    Raises ValuesError for types that ATB has no number for, and where there are neither values nor statistics.
+    Raises ValuesError for types without an ACL number, and for tensors without values and statistics.
     """
     tensor = record.tensor
     info = tensor.info
@@ -249,14 +261,14 @@ def write(file: IO[bytes], record: Record) -> None:
 
 
 def save(path: Path, record: Record) -> None:
-    """``write`` to a new file; OSError is the caller's, who writes the folder around it."""
+    """Write one tensor to a new file. The caller handles OSError."""
     with open(path, "wb") as file:
         write(file, record)
 
 
 @contextmanager
 def _read(path: Path) -> Iterator[IO[bytes]]:
-    """An open file; what is wrong with it is told after its name."""
+    """Open a file and prefix FormatErrors with its name."""
     with reading(path), open_file(path) as file:
         try:
             yield file
@@ -280,7 +292,7 @@ def _halves(text: str, number: int) -> tuple[str, str]:
 
 def _add(taken: dict[str, Any], name: str, value: Any, kind: str, number: int) -> None:
     if name in taken:
-        raise FormatError(f"gives the {kind} {name[:40]!r} twice, again in line {number} of its header")
+        raise FormatError(f"repeats the {kind} {name[:40]!r} in line {number} of its header")
     taken[name] = value
 
 
@@ -308,7 +320,7 @@ def _content(path: Path, header: Header, size: int, file: IO[bytes]) -> Content:
     count = math.prod(dims)
     if statistics or (alias and not header.objects):
         if size > header.end:
-            notes.append(f"has {size - header.end} bytes after a header that announces none")
+            notes.append(f"has {size - header.end} bytes after a header that declares no payload")
         return Content(path, dims, coding or RAW, layout, count, 0, alias, statistics, tuple(notes))
     if coding and not header.objects and header.length == 0 and size == header.end:
         return Content(path, dims, coding, layout, count, notes=tuple(notes), described=True)
@@ -319,29 +331,31 @@ def _content(path: Path, header: Header, size: int, file: IO[bytes]) -> Content:
     needed = coding.size(count)
     if start + needed > size - header.end:
         there = max(0, size - header.end - start)
-        raise FormatError(f"holds {there} bytes of values, its shape {list(dims)} needs {needed}; was it cut off?")
+        raise FormatError(
+            f"holds {there} bytes of values, but its shape {list(dims)} needs {needed}. Check whether it was cut off"
+        )
     if length != needed:
-        notes.append(f"says its tensor has {length} bytes, its shape needs {needed}: these are read")
+        notes.append(f"declares {length} bytes, but its shape needs {needed}, which are read")
     end = header.end + start + (length if needed <= length <= size - header.end - start else needed)
     notes.extend(_trailing(file, end, size))
     return Content(path, shape, coding, layout, count, header.end + start, notes=tuple(notes))
 
 
 def _coding(header: Header, notes: list[str], needed: bool) -> Coding | None:
-    """The elements' coding; None where only the type's name is known. Raises FormatError for an unknown number."""
+    """Return the element coding; None if only the type's name is known. Raises FormatError for an unknown number."""
     number = number_in(header, "dtype")
     if number is None and not needed:
-        notes.append("names no type of elements")
+        notes.append("has no element type")
         return None
     if number is None:
         raise FormatError("has no dtype in its header")
     if number not in ACL_TYPES:
-        raise FormatError(f"has dtype={number}, which is not a known type of elements")
+        raise FormatError(f"has dtype={number}, which is not a known element type")
     name, coding = ACL_TYPES[number]
     if coding is None:
         notes.append(f"holds elements of {name}, which are read as bytes")
     elif acl_number_of(coding.dtype) != number:
-        notes.append(f"holds elements of {name}, read as the {name_of(coding.dtype)} they mean")
+        notes.append(f"holds elements of {name}, decoded to {name_of(coding.dtype)}")
     return coding
 
 
@@ -358,25 +372,25 @@ def _statistics(attributes: Mapping[str, str]) -> Statistics | None:
 
 
 def _object(header: Header, size: int, notes: list[str]) -> tuple[int, int]:
-    """Offset and length of the tensor's bytes in the ``size`` bytes after the header, as the file says."""
+    """Return offset and length of the tensor's bytes after the header, as the file declares them."""
     if not header.objects:
         return 0, size
     name = DATA if DATA in header.objects else next(iter(header.objects))
     if len(header.objects) > 1:
-        notes.append(f"holds {len(header.objects)} objects: only {name[:40]!r} is read")
+        notes.append(f"holds {len(header.objects)} objects; only {name[:40]!r} is read")
     start, length = header.objects[name]
     if header.length is not None and start + length > header.length:
-        notes.append(f"says its object ends at byte {start + length} of {header.length}")
+        notes.append(f"declares an object that ends at byte {start + length} of {header.length}")
     return start, length
 
 
 def _trailing(file: IO[bytes], end: int, size: int) -> list[str]:
-    """A note on trailing bytes, if there are any."""
+    """Return a note about trailing bytes, if there are any."""
     if size <= end:
         return []
     file.seek(end)
     if file.read(len(_AGAIN)) == _AGAIN:
-        return ["was written more than once: its first tensor is read"]
+        return ["holds several tensors; only the first is read"]
     return [f"has {size - end} trailing bytes"]
 
 
@@ -385,7 +399,7 @@ def _told(statistics: Statistics) -> dict[str, float]:
 
 
 def _payload(array: np.ndarray) -> bytes | memoryview:
-    """The elements as ``ascend.types.coding`` reads them, not copied where they are in that form already."""
+    """Return the elements in the encoding of ``ascend_types``, without a copy if possible."""
     bits = CODINGS[name_of(array.dtype)].bits
     if bits == 1:
         return np.packbits(array.reshape(-1).astype(bool)).tobytes()

@@ -1,16 +1,17 @@
-"""A folder tree of ATB tensors as msit and msprobe dump them: ``.bin`` files (``atb_bin``) in a folder per operator,
-``before`` and ``after`` it ran (``location.py``). Any folder from the one that was dumped to down to one
-operator's may be opened. Each execution of each device is a run of the tree: ``data@step=1`` and ``data/0_4711/1`` are
-the same one.
+"""Reader and writer of folder trees of ATB tensors, as msit and msprobe write them.
 
-A record per tensor, in the order in which the operators ran: ``op_index`` counts the operators, ``op_type`` is the
-operator's name without its id. Where tensors were dumped both before and after, inputs are taken before and outputs
-after. An alias has the values of the file it names, within the same execution, and its own shape and type. Of tensors
-that are in ``statistic.csv`` only, the statistics are known; such a file may be opened alone. What is odd stands in the
-dump's notes: files that cannot be read, aliases that lead nowhere, rows without file and files without row.
+The tree has one folder per operator, with ``.bin`` files (``atb_bin``) in ``before`` and ``after`` (``location.py``).
+The user may open any folder from the dump's root down to a single operator. Each execution of each device is a run:
+``data@step=1`` and ``data/0_4711/1`` may be the same run.
 
-Written are ``{name}/after/outtensor0.bin``, below ``0_0/0/`` as the vendor's tools expect, or the paths the dump was
-read from; and beside them ``sgsdump.json`` (``shared/manifest.py``), which keeps what such a file cannot hold.
+There is one record per tensor, in the order in which the operators ran. ``op_index`` counts the operators; ``op_type``
+is the operator's name without its id. If tensors were dumped both before and after, inputs are read from before and
+outputs from after. An alias has its own shape and type and the values of another file of the same execution. Tensors
+that are only in ``statistic.csv`` have statistics; this file may also be opened alone. Notes report unreadable files,
+broken aliases, rows without a file and files without a row.
+
+The writer uses the paths from which the dump was read, else ``{name}/after/outtensor0.bin`` below ``0_0/0/``, where the
+vendor's tools expect it. A manifest ``sgsdump.json`` (``shared/manifest.py``) holds facts that the files cannot hold.
 """
 
 from __future__ import annotations
@@ -43,21 +44,21 @@ from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 NO_TENSOR = "kernel_tilingdata.bin"
 _EXECUTION = "0_0/0"
-NOT_WRITTEN = "it is memory to which nothing had been written yet"
+NOT_WRITTEN = "its memory had not been written yet"
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
 class Paths:
-    """The variant of a dump: the path each record was read from; others get one made of their name."""
+    """Variant of a dump: the path of each record. Records without a path get one from their name."""
 
     of: Mapping[Key, str]
 
 
 def runs(path: Path, notes: list[str]) -> list[Run]:
-    """The executions below a folder, by the paths of its files; none in what ``tree.write`` wrote.
+    """Return the executions below a folder, from the paths of its files; none for a tree that ``write`` wrote.
 
-    Where there are some, files that belong to none of them are noted.
+    Notes files that belong to no execution.
     """
     if (path / manifest.NAME).is_file():
         return []
@@ -69,7 +70,7 @@ def runs(path: Path, notes: list[str]) -> list[Run]:
     executions = {one for one in by_execution if one.number} or {one for one in by_execution if one.device}
     stray = [name for execution, names in by_execution.items() if execution not in executions for name in names]
     if executions and stray:
-        notes.append(f"{survey.some(stray, 'file')} of no execution")
+        notes.append(f"{survey.some(stray, 'file')} not part of an execution")
     return [execution.as_run() for execution in executions]
 
 
@@ -80,7 +81,7 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> Dump:
-    """A dump whose headers are read now, values when asked for. Raises FormatError when there is no tensor in it."""
+    """Read a tree; headers at once, values on request. Raises FormatError if it has no tensor."""
     notes: list[str] = []
     if not path.is_dir():
         records, variant = _theirs(path.parent, [], [path.name], notes)
@@ -101,9 +102,9 @@ def read(path: Path) -> Dump:
 
 
 def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
-    """Write a file per record and the manifest. An existing folder is set aside.
+    """Write one file per record, and the manifest. An existing folder is moved aside.
 
-    Raises OutputError when the disk refuses, ValuesError for types that ATB has no number for.
+    Raises OutputError if writing fails, ValuesError for types without an ACL number.
     """
     read_from = variant.of if isinstance(variant, Paths) else {}
     names, entries = Taken(), []
@@ -177,24 +178,26 @@ def _of_row(row: Row, name: str, op_type: str) -> Tensor:
     coding = (row.type and row.type.coding) or RAW
     info = TensorInfo(name, row.shape, coding.dtype, row.layout, op_type=op_type)
     if row.statistics is None:
-        return Tensor.without_values(info, f"it is in {survey.NAME} only, which has no statistics of it")
+        return Tensor.without_values(info, f"it is only listed in {survey.NAME}, without statistics")
     return Tensor.of_statistics(info, row.statistics)
 
 
 def _ours(root: Path, files: Sequence[str], notes: list[str]) -> tuple[list[Record], Paths]:
-    """The records of the manifest, each with the values of its file."""
+    """Return the records of the manifest with the values of their files."""
     path = root / manifest.NAME
     if leads_out(path, root):
-        raise FormatError(f"{path} is a link that leads out of the folder; it is not followed")
+        raise FormatError(f"{path} is a link to a file outside the folder; such links are not followed")
     there, records, paths = set(files), [], {}
     for record, values in manifest.read(path):
         if values not in there:
-            raise FormatError(f"{path} names {values[:80]!r}, which is missing; was the folder copied whole?")
+            raise FormatError(
+                f"{path} names {values[:80]!r}, which is missing. Check that the folder was copied completely"
+            )
         records.append(_of_manifest(record, atb_tensor.examine(root / values)))
         paths[_key(record)] = values
     stray = sorted(there - set(paths.values()))
     if stray:
-        notes.append(f"{survey.some(stray, 'file')} not of the dump, as {manifest.NAME} tells it")
+        notes.append(f"{survey.some(stray, 'file')} not listed in {manifest.NAME}")
     return records, Paths(paths)
 
 
@@ -203,7 +206,7 @@ def _of_manifest(record: Record, content: Content) -> Record:
     if content.statistics is not None:
         return replace(record, tensor=Tensor.of_statistics(info, content.statistics))
     if content.alias or content.coding.dtype != info.dtype:
-        raise FormatError(f"{content.path} does not hold the {info.dtype} that {manifest.NAME} says")
+        raise FormatError(f"{content.path} does not hold {info.dtype}, which {manifest.NAME} names")
     manifest.check_count(record, content.count, content.path)
     return replace(record, tensor=Tensor(info, content.tensor(info.name).raw))
 

@@ -1,4 +1,4 @@
-"""An msprobe dump of a PyTorch or MindSpore run: a folder with ``dump.json`` (or ``debug.json``); read only.
+"""Reader of msprobe dumps of PyTorch and MindSpore runs: folders with ``dump.json`` (or ``debug.json``).
 
 ::
 
@@ -13,25 +13,26 @@
         "Module.net.conv1.Conv2d.forward.0": {"input_args": …, "input_kwargs": …, "parameters": {"weight": {…}},
                                               "output": …}, …}}
 
-Tensors are named as msprobe names them: ``Functional.conv2d.0.forward.input.0``, ``….input.weight``, ``….output.0``,
-``….parameters.weight``. Parameters are inputs like the others and no constants: training changes them from step to
-step, so a comparison looks at them. A tensor's slot is its place among the arguments, those that are not tensors
-counted. The operator type is the API's name or the module's class. Gradients of parameters are entries of their own,
-``Module.net.conv1.Conv2d.parameters_grad.0`` (older versions write no number), whose tensors are outputs:
-``….parameters_grad.0.weight``. Tensors under a key that is not known are read as inputs, so that none is lost.
+Tensors have msprobe's names: ``Functional.conv2d.0.forward.input.0``, ``….input.weight``, ``….output.0``,
+``….parameters.weight``. The slot is the position among all arguments, including non-tensors. The operator type is the
+API's name or the module's class. Parameters are inputs, not constants, because training changes them from step to step
+and a comparison must check them. Gradients of parameters are separate entries,
+``Module.net.conv1.Conv2d.parameters_grad.0`` (no number in older versions); their tensors are outputs
+(``….parameters_grad.0.weight``). Tensors under an unknown key are read as inputs, so that none is lost.
 
-Values are read from the .npy files of ``dump_tensor_data``, which is looked for beside the JSON whatever path is
-written in it (that path is of the machine that ran), or from the .pt files there, without torch. An element type that
-numpy lacks is often kept as another (bfloat16 as float32): the file's type and shape are taken. Where there are no
-values (the task ``statistics``, a missing file) tensors have the statistics Max, Min, Mean, Norm. The JSON file may be
-named instead of its folder, or a folder above; with several below it is a tree, ``step3/rank0`` being a run of it. The
-dump's ``variant`` is the JSON's path. ``stack.json`` and ``construct.json`` are not needed; the former tells
-which line of the program called an operator. Arguments that are no tensors are the operator's (``Operator.arguments``).
+Values come from the .npy or .pt files in ``dump_tensor_data`` beside the JSON (.pt files are read without torch).
+``dump_data_dir`` is ignored: it is a path of the machine that ran the program. msprobe often stores types that numpy
+lacks in another type (bfloat16 as float32); the reader uses type and shape of the file. Tensors without values (task
+``statistics``, or a missing file) have the statistics Max, Min, Mean and Norm.
 
-The task ``structure`` leaves no tensors, only those two: its operators are listed, with the module that each runs in
-and the line that called it. ``debug.json`` has what the program saved: ``null`` (a gradient that never came), a tensor,
-or lists and objects of them. Checksums stand under ``md5`` or ``xor``; xor's begin with ``0x`` under whichever key, and
-of a tensor without axes it is the value itself.
+The user may name the JSON, its folder, or a folder above. A folder with several dumps below is a tree with runs such as
+``step3/rank0``. The dump's ``variant`` is the path of the JSON. Two optional files describe the calls: ``stack.json``
+has the program line, ``construct.json`` the module. Non-tensor arguments become ``Operator.arguments``.
+
+The task ``structure`` writes only ``stack.json`` and ``construct.json``; the reader lists the operators with module and
+program line. ``debug.json`` holds what the program saved: ``null`` (a missing gradient), a tensor, or nested lists and
+objects. Checksums are under ``md5`` or ``xor``. An xor checksum begins with ``0x`` under either key; for a tensor
+without axes, it is the value itself.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ UNKNOWN = np.dtype("V1")
 SHOWN = 3
 _NPY, _TORCH = ".npy", (".pt", ".pth")
 _UNREADABLE = "have no values: their files are missing or damaged"
-CHECKSUMS = ("md5", "xor")  # in place of statistics or beside them, by their names in the JSON
+CHECKSUMS = ("md5", "xor")  # JSON keys of checksums, with or without statistics
 DEEPEST = 20
 _PARTS = {
     "input_args": "input",
@@ -76,7 +77,7 @@ _PARTS = {
     "parameters": "parameters",
     "output": "output",
 }
-# Entries that hold tensors without saying whether they go in or out: gradients, and what users asked to be saved.
+# Entries without inputs and outputs: gradients, and tensors that users saved.
 _WHOLE = ("parameters_grad", "debug")
 _TYPE_INDEX = -3
 _GRADIENT = _WHOLE[0]
@@ -89,7 +90,7 @@ _RUN_FOLDER = re.compile(r"(step|rank)_?(\d{1,9})", re.ASCII)
 
 
 class Values:
-    """The files of one dump; what is not plain in them is collected for ``notes``."""
+    """Reader of the value files of one dump; collects irregularities for ``notes``."""
 
     def __init__(self, folder: Path):
         inner = folder / FOLDER
@@ -97,7 +98,7 @@ class Values:
         self._said: dict[str, list[str]] = {}
 
     def tensor(self, info: TensorInfo, file: Any, statistics: Statistics) -> Tensor:
-        """A tensor with the values of ``file``, the JSON's data_name; with its statistics where they cannot be read."""
+        """Return a tensor with the values of ``file`` (data_name), or with its statistics if the file is unreadable."""
         if not isinstance(file, str) or file in ("", "-1"):
             return Tensor.of_statistics(info, statistics)
         if not file.isprintable():
@@ -115,11 +116,11 @@ class Values:
             return _without_values(info, statistics, str(error))
 
     def say(self, event: str, name: str) -> None:
-        """Note what befell a tensor."""
+        """Record an irregularity of a tensor."""
         self._said.setdefault(event, []).append(name)
 
     def notes(self) -> list[str]:
-        """A line for each thing that befell tensors."""
+        """Return a line for each kind of irregularity."""
         lines: list[str] = []
         for event, names in self._said.items():
             more = " …" if len(names) > SHOWN else ""
@@ -144,7 +145,7 @@ class Values:
     def _of_torch(self, path: Path, info: TensorInfo) -> Tensor:
         tensors = read_tensors(path, info.name, [])
         if len(tensors) > 1:
-            raise FormatError(f"{path} holds {len(tensors)} tensors, not one")
+            raise FormatError(f"{path} holds {len(tensors)} tensors, but one is expected")
         stored = tensors[0]
         self._check_type(stored.dtype, info)
         self._check_shape(stored.shape, info)
@@ -152,15 +153,15 @@ class Values:
 
     def _check_type(self, dtype: np.dtype, info: TensorInfo) -> None:
         if info.dtype not in (dtype.newbyteorder("="), UNKNOWN):
-            self.say(f"were {name_of(info.dtype)}, their files hold {name_of(dtype)}", info.name)
+            self.say(f"are {name_of(info.dtype)} in the JSON, but their files hold {name_of(dtype)}", info.name)
 
     def _check_shape(self, shape: tuple[int, ...] | None, info: TensorInfo) -> None:
         if shape != info.shape:
-            self.say("have other shapes in their files, which are taken", info.name)
+            self.say("have other shapes in their files; the files' shapes are used", info.name)
 
 
 class Leaf(NamedTuple):
-    """An argument of the JSON, a tensor or not; ``slot`` counts those of its side."""
+    """An argument in the JSON, tensor or not; ``slot`` counts the arguments of its side."""
 
     name: str
     io: str
@@ -169,7 +170,7 @@ class Leaf(NamedTuple):
 
 
 def leaves(operator: str, entry: Any, path: Path) -> Iterator[Leaf]:
-    """The arguments of an operator, in the JSON's order."""
+    """Yield the arguments of an operator in the order of the JSON."""
     kind = _without_call(operator).rpartition(".")[2]
     if kind not in _WHOLE and not isinstance(entry, Mapping):
         raise FormatError(f"{path}: {operator[:80]!r} is not an object")
@@ -191,7 +192,7 @@ def leaves(operator: str, entry: Any, path: Path) -> Iterator[Leaf]:
 
 
 def type_of(operator: str) -> str:
-    """The API's name or the module's class, "" for a name that has neither."""
+    """Return the API's name or the module's class; "" if the operator's name has neither."""
     parts = operator.split(".")
     if _without_call(operator) == operator and parts[-1] == _GRADIENT:
         parts.append("0")
@@ -199,23 +200,23 @@ def type_of(operator: str) -> str:
 
 
 def tensor_of(leaf: Leaf, op_type: str, values: Values) -> Tensor | None:
-    """The tensor that an argument is, None for any other argument. Raises FormatError for a shape that cannot be."""
+    """Return the tensor of an argument; None for other arguments. Raises FormatError for an impossible shape."""
     facts = leaf.facts
     if not _describes_tensor(facts):
         return None
     shape = facts["shape"]
     if not all(type(size) is int and size >= 0 for size in shape):
-        raise FormatError(f"tensor {leaf.name[:80]!r} has no possible shape: {str(shape)[:80]}")
+        raise FormatError(f"tensor {leaf.name[:80]!r} has an impossible shape: {str(shape)[:80]}")
     word = str(facts["dtype"]).rpartition(".")[2].lower()
     dtype = KNOWN.get(word, UNKNOWN)
     if dtype == UNKNOWN:
-        values.say(f"are of a type that is not known, {word[:40]!r}", leaf.name)
+        values.say(f"have the unknown type {word[:40]!r}", leaf.name)
     info = TensorInfo(leaf.name, checked_shape(shape), dtype, op_type=op_type if leaf.io == "out" else "")
     return values.tensor(info, facts.get("data_name"), _statistics(facts))
 
 
 def argument_of(leaf: Leaf, operator: str) -> dict[str, str]:
-    """An argument that is no tensor, by its position or keyword: ``{"input.1": "1e-05"}``."""
+    """Return a non-tensor argument by position or keyword: ``{"input.1": "1e-05"}``."""
     facts = leaf.facts
     if isinstance(facts, Mapping):
         facts = facts.get("value", facts)
@@ -227,13 +228,13 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def runs(path: Path, notes: list[str]) -> list[Run]:
-    """The folders of a dump that a folder holds, their steps and ranks as the folders' names say."""
+    """Return the dumps in a folder as runs; step and rank come from the folder names."""
     folders = {document.parent.relative_to(path).as_posix() for document in _documents(path)}
     return [_run_of(path, "" if folder == "." else folder) for folder in folders]
 
 
 def read(path: Path) -> Dump:
-    """A dump whose values are read from their files when asked for. Raises FormatError."""
+    """Read an msprobe dump; values are loaded on request. Raises FormatError."""
     document = _one_document(path) if path.is_dir() else path
     data = _data(document)
     values = Values(document.parent)
@@ -254,23 +255,22 @@ def read(path: Path) -> Dump:
     if not records:
         if not data and beside(document, CONSTRUCT):
             raise FormatError(
-                f"{document} has no tensors, only the structure of a program (task structure); sgsdump show "
-                f"--operators {path} lists it"
+                f"{document} has no tensors, only the structure of a program (task structure). List it with: sgsdump "
+                f"show --operators {path}"
             )
-        raise FormatError(f"{document} lists no tensor")
+        raise FormatError(f"{document} lists no tensors")
     network = partial(_network, document, list(data), arguments)
     return Dump(records, FORMAT.name, document, path, values.notes(), network)
 
 
 def is_structure(path: Path) -> bool:
-    """Whether a folder holds dumps of the task ``structure``."""
+    """Return whether all dumps in a folder are of the task ``structure``."""
     documents = _documents(path)
     return bool(documents) and all(not _data(document) and beside(document, CONSTRUCT) for document in documents)
 
 
 def structures(path: Path) -> list[Graph]:
-    """The operators of each dump in a folder: their module (or the one that they run in) and the line that called them
-    as attributes. Raises FormatError."""
+    """Return the operators of each dump in a folder, with module and program line as attributes. Raises FormatError."""
     return [
         Graph(run.place, tuple(_structure(path / run.place / NAMES[0])))
         for run in sorted(runs(path, []), key=lambda run: run.order)
@@ -287,8 +287,10 @@ def _structure(document: Path) -> Iterator[GraphOperator]:
 def _network(
     document: Path, operators: Sequence[str], arguments: Mapping[int, Mapping[str, str]]
 ) -> dict[int, Operator]:
-    """The operators by the modules they run in, which ``construct.json`` tells of APIs, with their arguments and the
-    lines of the program that call them. What runs backward stands where it ran forward."""
+    """Return the operators with module, arguments and program line.
+
+    ``construct.json`` names the module that calls an API. Backward operators get the position of the forward operator.
+    """
     stacks, parents = stacks_of(beside(document, STACK)), beside(document, CONSTRUCT)
     network = {}
     for index, name in enumerate(operators):
@@ -306,7 +308,7 @@ def _network(
 
 
 def module_of(operator: str) -> str | None:
-    """``net.conv1`` of ``Module.net.conv1.Conv2d.forward.0``; None for an API."""
+    """Return ``net.conv1`` for ``Module.net.conv1.Conv2d.forward.0``; None for an API."""
     parts = operator.split(".")
     if parts[-1] == _GRADIENT:
         parts.append("0")
@@ -321,7 +323,7 @@ def _without_values(info: TensorInfo, statistics: Statistics, why: str) -> Tenso
 
 
 def _without_call(operator: str) -> str:
-    """``Module.conv1.Conv2d.parameters_grad`` of itself and of ``Module.conv1.Conv2d.parameters_grad.0``."""
+    """Return the name without the call number: ``….parameters_grad`` for ``….parameters_grad.0``."""
     name, dot, last = operator.rpartition(".")
     return name if dot and last.isdecimal() and name.rpartition(".")[2] in _WHOLE else operator
 
@@ -331,7 +333,7 @@ def _describes_tensor(facts: Any) -> bool:
 
 
 def _flat(value: Any, name: str, without_number: bool = False, depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """The items of nested lists and objects, by the names msprobe gives; a gradient's list of one adds no number."""
+    """Yield the leaves of nested lists and objects with msprobe's names; a gradient's list of one adds no number."""
     if isinstance(value, Mapping) and value.get("class_type") == "torch.distributed.P2POp":
         value = value.get("tensor")
     is_leaf = isinstance(value, Mapping) and isinstance(value.get("type"), str)
@@ -376,7 +378,7 @@ def _begins(head: bytes) -> bool:
 
 
 def _is_one(path: Path, folder: Path) -> bool:
-    """Whether a file named as such a JSON begins as one, and does not lead out of the folder by a link."""
+    """Return whether the file begins as an msprobe JSON and is not a link to a file outside the folder."""
     try:
         if not path.is_file() or leads_out(path, folder):
             return False
@@ -387,7 +389,7 @@ def _is_one(path: Path, folder: Path) -> bool:
 
 
 def _documents(folder: Path) -> list[Path]:
-    """The JSON files directly in a folder, else those one or two folders below (``step0/rank0/``)."""
+    """Return the JSON files directly in a folder, else one or two levels below (``step0/rank0/``)."""
     folders = [folder]
     for _ in range(LEVELS):
         documents = [inner / name for inner in folders for name in NAMES if _is_one(inner / name, folder)]
@@ -398,7 +400,7 @@ def _documents(folder: Path) -> list[Path]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """The folders directly in one; none where there are too many for the steps and ranks of a run."""
+    """Return the direct subfolders; none if there are too many to be steps and ranks."""
     try:
         with os.scandir(folder) as entries:
             folders = list(
@@ -422,7 +424,7 @@ def _data(path: Path) -> Mapping[str, Any]:
     document = json_of(text, path)
     data = document.get("data") if isinstance(document, dict) else None
     if not isinstance(data, dict):
-        raise FormatError(f'{path} has no "data"; is it msprobe\'s?')
+        raise FormatError(f'{path} has no key "data". Check that msprobe wrote the file')
     return data
 
 

@@ -1,19 +1,19 @@
-"""What msprobe's ``SingleSave`` saved of a program, call by call; read only.
+"""Reader of the files that msprobe's ``SingleSave`` writes, call by call.
 
 ::
 
-    DUMP/configurations.json                                    what save_config was given; not read
+    DUMP/configurations.json                                    arguments of save_config; not read
     DUMP/data/TAG/step0/rank0/TAG.npy  TAG.json                 save_ex({"TAG": tensor})
     DUMP/data/TAG/step0/rank0/micro_step1/TAG.npy  TAG.json     save({"TAG": tensor}), the second one in its step
     …/TAG.0.npy  TAG.1.npy  TAG.json                            save_ex({"TAG": [tensor, tensor]})
     …/TAG.k.npy  TAG.json                                       save_ex({"TAG": {"k": tensor}})
 
-``TAG.json`` has statistics of the same tensors (max, min, mean, norm, shape) and is not read. bfloat16 is saved as
-float32.
+``TAG.json`` has statistics of the same tensors (max, min, mean, norm, shape) and is not read. SingleSave stores
+bfloat16 as float32.
 
-A save is a run: of a step, a rank and, where it was one of several in its step, the count of the call
-(``micro_step1``, the run's graph). Its tensors are outputs named as their files, ``logits``, ``states.0``, in the order
-of these names. A run has a folder in each tag's; named is that of its first tag, and opening it opens the whole save.
+Each save is a run with step and rank. If a step has several saves, the call number is the run's graph
+(``micro_step1``). The tensors are outputs, named after their files (``logits``, ``states.0``) and sorted by name. A run
+has one folder per tag. Its place is the folder of its first tag; opening any of these folders opens the whole save.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def owns(path: Path) -> bool:
-    """Whether a folder is that of a tag in a save, by its name and by files of the tag's."""
+    """Return whether a folder is the folder of a tag in a save, judged by its path and files."""
     match = _PLACE.search(path.resolve().as_posix())
     if match is None or not path.is_dir():
         return False
@@ -49,13 +49,13 @@ def owns(path: Path) -> bool:
 
 
 def runs(path: Path, notes: list[str]) -> list[Run]:
-    """The saves in a folder."""
+    """Return the saves in a folder as runs."""
     folder_of = dict(sorted(_saves(path), reverse=True))
     return [_run_of(place, folder.relative_to(path).as_posix()) for place, folder in folder_of.items()]
 
 
 def read(path: Path) -> Dump:
-    """The tensors of one save; ``path`` is a folder that has only one, or that of a tag in it. Raises FormatError."""
+    """Read one save; ``path`` is a folder with a single save, or the folder of a tag. Raises FormatError."""
     notes: list[str] = []
     records: list[Record] = []
     match = _PLACE.search(path.resolve().as_posix()) if owns(path) else None
@@ -79,7 +79,7 @@ def read(path: Path) -> Dump:
 
 
 def _saves(path: Path) -> Iterator[tuple[str, Path]]:
-    """The place of each save below each tag, and the folder that it is; links out of the folder are not followed."""
+    """Yield relative place and folder of each save of each tag. Links to other folders are not followed."""
     for rank in islice((path / DATA).glob("*/step*/rank*"), MOST_FOLDERS):
         inner = list(islice(rank.glob("micro_step*"), MOST_FOLDERS))
         for folder in ([rank] if any(rank.glob(f"*{ENDING}")) else []) + inner:

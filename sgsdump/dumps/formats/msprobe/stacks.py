@@ -1,7 +1,7 @@
-"""``stack.json``, the call stacks of a dump of msprobe's: which line of the program called what.
+"""Reader of msprobe's ``stack.json``: the call stack of each operator.
 
-``{operator: [line, …]}``, newer ones ``{"0": [[operator, …], [line, …]], …}``, the innermost line first: ``File PATH,
-line N, in FUNCTION, \\n CODE``.
+The form is ``{operator: [line, …]}`` or, in newer versions, ``{"0": [[operator, …], [line, …]], …}``. The innermost
+line comes first: ``File PATH, line N, in FUNCTION, \\n CODE``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Stacks = Mapping[str, Sequence[str]]
 
 
 def stacks_of(document: Any) -> Stacks:
-    """Operator -> lines, of either form of ``stack.json``; entries that are neither are left out."""
+    """Return the stack lines by operator, from either form of ``stack.json``; skip other entries."""
     if not isinstance(document, dict):
         return {}
     stacks: dict[str, Sequence[str]] = {}
@@ -39,7 +39,7 @@ def stacks_of(document: Any) -> Stacks:
 
 
 def beside(document: Path, name: str) -> Mapping[str, Any]:
-    """A file beside a ``dump.json``; nothing where there is none, or a damaged one: values can be read without it."""
+    """Return the content of an optional file beside a ``dump.json``; {} if it is missing or damaged."""
     path = document.with_name(name)
     if not path.is_file() or leads_out(path, path.parent):
         return {}
@@ -51,7 +51,7 @@ def beside(document: Path, name: str) -> Mapping[str, Any]:
 
 
 def source_of(lines: Sequence[str]) -> str:
-    """``net.py:28``, the innermost line of the program itself; "" where there is none."""
+    """Return the innermost line of the user's program, ``net.py:28``; "" if there is none."""
     for line in lines:
         match = _LINE.match(line)
         if match and not any(part in match["file"] for part in (*FRAMEWORK, *_TOOLS)):

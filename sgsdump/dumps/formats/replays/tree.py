@@ -1,7 +1,7 @@
-"""A tree of a program's runs that were computed again from its models and feeds: a folder with ``runs.json``, or with
-``onnxruntime/runs.json`` in it. Read only; a dump for each run, in any format.
+"""Reader of trees of replayed runs: runs of a program that sgsdump recomputed from the program's models and inputs.
 
-``runs.json`` is written when all runs are there::
+Such a tree has ``runs.json`` or ``onnxruntime/runs.json``. It holds one dump per run, in any format. ``runs.json`` is
+written after all runs::
 
     {"sgsdump_runs": 1, "complete": true, "notes": [text …],
      "runs": [{"place": "0_4711/net/0/3.bin", "step": 3, "rank": 0, "graph": "net/0", "fed": "5f0c21a7", "thread": 0,
@@ -10,15 +10,17 @@
                "tensors": [["conv1", "Conv", "float32", [1, 8, 32, 32]] …]}],
      "graphs": {"net/0": [["conv1", "Conv", ["data", "conv1.weight"], ["conv1"], "layer1.0", {"group": "1"}] …]}}
 
-``place`` is a dump of any format, below the index's folder; of a run without one, ``tensors`` tells what there was.
-``fed`` is a CRC-32 of what the run was fed, ``thread`` the number of its thread (older ones: neither of the two).
-``outputs`` compares the run's outputs with the program's own. ``graphs`` has each model's nodes: name, type, the names
-of what they read and make, the module they stand in where the model says so besides their names, and their attributes
-as JSON (older ones: neither of the two).
+place    path of the run's dump, relative to the index; the format of the dump reads it.
+tensors  for a run without a dump: name, type, dtype and shape of each tensor.
+fed      CRC-32 of the run's inputs (absent in older files).
+thread   number of the run's thread (absent in older files).
+outputs  comparison of the run's outputs with the program's own outputs.
+graphs   nodes of each model: name, type, input names, output names, module (if not part of the name), attributes as
+         JSON. Older files have neither module nor attributes.
 
-A tree that the hooks filled but that was never replayed (the dump was stopped before) is recognised too, to report
-that. Beside the runs a folder ``rounds`` or ``tensors`` may have what the same program computed by torch (``rounds``,
-``atb_tree``): they are runs of the tree too. What a run is dumped as, its own format reads.
+If the dump was stopped before the replay, the tree has inputs but no results; it is recognised to report this. Folders
+``rounds`` and ``tensors`` beside the runs hold what torch computed in the same program (formats ``rounds`` and
+``atb_tree``); they are runs of the tree too.
 """
 
 from __future__ import annotations
@@ -48,12 +50,12 @@ MARK = "sgsdump_runs"
 MOST_BYTES = 256 << 20
 FOLDER = "onnxruntime"
 TENSORS, ROUNDS = "tensors", "rounds"
-NOT_COMPLETE = "the program did not come to its end, or not all its runs are here"
+NOT_COMPLETE = "the program did not finish, or some of its runs are missing"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One run. ``tensors``: name, op type, dtype and shape of each, where there is no dump of it."""
+    """One run; ``tensors`` has name, operator type, dtype and shape of each tensor if the run has no dump."""
 
     run: Run
     notes: tuple[str, ...] = ()
@@ -63,7 +65,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Index:
-    """``complete``: the program came to its end, and every run of it that was asked for is here."""
+    """Content of ``runs.json``; ``complete`` if the program finished and all requested runs are present."""
 
     entries: tuple[Entry, ...]
     complete: bool = True
@@ -85,12 +87,12 @@ def text_of(index: Index) -> str:
 
 
 def read_index(path: Path) -> Index:
-    """Raises FormatError for what ``text_of`` did not write."""
+    """Read an index that ``text_of`` wrote. Raises FormatError for any other file."""
     data = read_all(path, MOST_BYTES, "an index of runs")
     try:
         document = json_of(data.decode("utf-8"), path)
         if document[MARK] != 1:
-            raise FormatError(f"{path} is of a newer sgsdump; update it")
+            raise FormatError(f"{path} was written by a newer version. Update sgsdump")
         entries = tuple(_entry(entry_json) for entry_json in document["runs"])
         graphs = {_text(name): tuple(map(_node, nodes)) for name, nodes in dict(document.get("graphs", {})).items()}
         return Index(entries, document["complete"] is True, _texts(document["notes"]), graphs)
@@ -121,17 +123,17 @@ def runs(path: Path, notes: list[str]) -> Sequence[Run]:
 
 
 def read(path: Path) -> Dump:
-    """A run's dump, or the only run of a tree. Raises FormatError."""
+    """Read the dump of a run, or of the only run of a tree. Raises FormatError."""
     folder = _folder(path) if path.is_dir() else None
     if folder is not None:
         tree_index = read_index(path / folder / NAME)
         if len(tree_index.entries) != 1:
-            raise FormatError(f"{path} holds no run; was anything of the program to be dumped?")
+            raise FormatError(f"{path} holds no run. Check that the dump's selection matches the program")
         return _dump_of(path / folder, tree_index, tree_index.entries[0])
     if path.is_dir() and _is_not_computed(path):
         raise FormatError(
-            f"{path} holds what a program fed to onnxruntime, its tensors were not computed: the dump was stopped "
-            f"before its end; start it again"
+            f"{path} holds only the inputs that a program passed to onnxruntime: the dump was stopped before the "
+            f"tensors were computed. Start it again"
         )
     run = _run_at(path)
     if run is None:
@@ -175,7 +177,7 @@ def _text(value: Any) -> str:
 
 
 def _run_at(path: Path) -> tuple[Path, Index, Entry] | None:
-    """The run whose dump is at a path: the folder of its index, the index, and the run's line in it."""
+    """Return the run whose dump is at a path: folder of the index, index, and the run's entry; else None."""
     for above in path.parents:
         if (above / NAME).is_file():
             try:
@@ -213,7 +215,7 @@ def _described(entry: Entry, path: Path) -> Dump:
 
 
 def _no_values() -> np.ndarray:
-    raise ValuesError("the tensor has no values: only its description was dumped")
+    raise ValuesError("the tensor has no values: only its name, type and shape were dumped")
 
 
 def _notes(tree_index: Index) -> list[str]:

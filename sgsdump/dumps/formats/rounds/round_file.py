@@ -1,33 +1,33 @@
-"""The two files of a round, a run of a program's outermost module: its index, ``{step}.round``, and the values of its
-tensors, ``{step}.values``, which is there when values were kept. Numbers are little-endian.
+"""Reader and writer of the two files of a round, a run of a program's outermost module.
 
-The index begins with 16 bytes, the magic ``SGSROUND``, the version (1) in 4 bytes and 4 that are zero. Frames follow
-one another to its end::
+``{step}.round`` is the index. ``{step}.values`` holds the tensor values, if they were kept. Numbers are little-endian.
+
+The index begins with 16 bytes: the magic ``SGSROUND``, the version (1) in 4 bytes, and 4 zero bytes. Frames follow up
+to the end of the file::
 
     offset  bytes
-    0       4       the length of the text, from 1 to 2^26
-    4       4       CRC-32 of the text, as zlib has it
-    8               the text: lines of JSON in UTF-8, each with its line feed
+    0       4       length of the text, from 1 to 2^26
+    4       4       CRC-32 of the text (zlib)
+    8               text: lines of JSON in UTF-8, each with a line feed
 
-A frame is there as a whole or not at all: the first that is cut off or has another checksum ends the index, and all
-that stands before it counts. The values' file begins with 64 bytes, the magic ``SGSVALUE``, the version (1) in 4 bytes
-and zeros. Payloads follow, each at a multiple of 64::
+The first frame that is cut off or has a wrong checksum ends the index; all frames before it are valid. The file of
+values begins with 64 bytes: the magic ``SGSVALUE``, the version (1) in 4 bytes, and zeros. Payloads follow, each at a
+multiple of 64::
 
-    0       8       the size of the payload
-    8       4       CRC-32 of it
+    0       8       size of the payload
+    8       4       CRC-32 of the payload
     12      52      zeros
-    64              the elements, in C order, in the type that carries them (``tensors.dtypes``); then zeros up to a
-                    multiple of 64
+    64              elements in C order, in their carrier type (``tensors.dtypes``); zeros up to a multiple of 64
 
-A process writes a payload before the frame that names it, so what the index names is whole. The checksum of a payload
-is compared whenever its values are asked for.
+A process writes a payload before the frame that names it, so each named payload is complete. The checksum of a payload
+is verified whenever its values are read.
 
-The lines are those of ``formats/shared/hooked.py``, but for the files of single tensors: the description of values has
-``"payload": [file, offset, size]`` instead, the values' file by its path beside or above the index (``0_4711/3`` is
-``rounds/0_4711/3.values``: weights are kept once, in the round that met them first), the offset of the elements and
-their bytes. The last line is ``{"event": "round", "step": 3, …}``, the sum of what was written; without it the round is
-not whole. What ``save_dump`` writes has a line for each record, ``{"record": …}`` (an entry of ``shared/manifest.py``)
-with its ``payload``, or ``stats`` where it has no values, and ``unwritten``.
+The lines have the form of ``formats/shared/hooked.py``. Instead of a file per tensor, they have
+``"payload": [file, offset, size]``: the file of values, the offset of the elements, and their size in bytes. The file
+``0_4711/3`` means ``rounds/0_4711/3.values``; weights are stored once, in the round that used them first. The last line
+``{"event": "round", "step": 3, …}`` summarises the round; without this line, the round is incomplete. ``save_dump``
+writes a line ``{"record": …}`` (an entry of ``shared/manifest.py``) per record, with ``payload``, or with ``stats`` if
+there are no values, and ``unwritten``.
 """
 
 from __future__ import annotations
@@ -64,14 +64,13 @@ _PIECE = 8 << 20
 
 @dataclass
 class Index:
-    """The frames of an index, read one after another by ``texts``; then ``cut`` says why they end before the file
-    does, "" where they do not."""
+    """Index of a round; after ``texts``, ``cut`` tells why the frames end before the file ends, else ""."""
 
     path: Path
     cut: str = ""
 
     def texts(self) -> Iterator[bytes]:
-        """The text of each whole frame. Raises FormatError where the file is no index, or cannot be read."""
+        """Yield the text of each complete frame. Raises FormatError if the file is not a readable index."""
         with reading(self.path), open_file(self.path) as file:
             self._check_head(file)
             offset = HEAD.size
@@ -81,7 +80,7 @@ class Index:
                     return
                 text = self._text(file, head)
                 if text is None:
-                    self.cut = f"the frame at byte {offset} is cut off or damaged; what follows is left out"
+                    self.cut = f"the frame at byte {offset} is cut off or damaged; the rest of the file is left out"
                     return
                 offset += FRAME.size + len(text)
                 yield text
@@ -92,7 +91,7 @@ class Index:
         if magic != MAGIC:
             raise FormatError(f"{self.path} is cut off in its first {HEAD.size} bytes")
         if version != VERSION:
-            raise FormatError(f"{self.path} is of version {version}, this sgsdump reads {VERSION}; update it")
+            raise FormatError(f"{self.path} has version {version}, but only {VERSION} is supported. Update sgsdump")
 
     @staticmethod
     def _text(file: IO[bytes], head: bytes) -> bytes | None:
@@ -107,33 +106,33 @@ class Index:
 
 @dataclass(frozen=True)
 class Payload:
-    """Where the elements of a tensor lie: ``size`` bytes of a values' file from ``offset`` on."""
+    """Position of a tensor's elements: ``size`` bytes of a file of values from ``offset``."""
 
     source: Source
     offset: int
     size: int
 
     def missing(self) -> str:
-        """Why the elements are not there; "" where they are."""
+        """Return the reason why the elements are missing, or ""."""
         if self.offset % ALIGNED or self.offset < 2 * ALIGNED:
-            return f"the index is damaged: no values lie at byte {self.offset} of {_name(self.source)}"
+            return f"the index is damaged: there are no values at byte {self.offset} of {_name(self.source)}"
         if self.offset + self.size > len(self.source):
-            return f"{_name(self.source)} is cut off before their end"
+            return f"{_name(self.source)} is cut off before the end of the values"
         return ""
 
     def loader(self, dtype: np.dtype, shape: tuple[int, ...] | None) -> Any:
-        """A function that gives the values. It raises FormatError where they are not those that were written."""
+        """Return a function that loads the values. The function raises FormatError if they are damaged."""
         return partial(_load, self, dtype, shape)
 
 
 def values_file(folder: Path, file: str) -> Source | str:
-    """The values' file of a name, ``folder`` being the one above those of the processes; or why there is none."""
+    """Return the file of values by name below ``folder`` (which holds the processes), or the reason for its absence."""
     parts = file.split("/")
     if len(parts) != 2 or not all(part and part.replace("_", "").isalnum() for part in parts):
-        return "the index is damaged: it names a file elsewhere"
+        return "the index is damaged: it names a file outside the folder"
     path = folder / f"{file}{VALUES_ENDING}"
     if not path.is_file():
-        return f"{file}{VALUES_ENDING} is missing; was the dump copied whole?"
+        return f"{file}{VALUES_ENDING} is missing. Check that the dump was copied completely"
     if leads_out(path, folder):
         return f"{file}{VALUES_ENDING} is a link that leads out of the folder; it is not followed"
     return source_of(path)
@@ -145,12 +144,12 @@ def _load(payload: Payload, dtype: np.dtype, shape: tuple[int, ...] | None) -> n
     with kept_open():
         written, checksum = PAYLOAD.unpack(source.read(offset - ALIGNED, PAYLOAD.size).tobytes())
         if written != size:
-            raise FormatError(f"{source.path} is damaged: the values at byte {offset} have another size")
+            raise FormatError(f"{source.path} is damaged: the values at byte {offset} have the wrong size")
         found = 0
         for start in range(offset, offset + size, _PIECE):
             found = zlib.crc32(source.read(start, min(_PIECE, offset + size - start)).data, found)
         if found != checksum:
-            raise FormatError(f"{source.path} is damaged: the values at byte {offset} have another checksum")
+            raise FormatError(f"{source.path} is damaged: the values at byte {offset} have the wrong checksum")
         flat = view(source, form, size // form.itemsize, offset) if size else np.empty(0, form)
         array = restored(in_memory(flat) if bits(dtype) < 8 else flat, dtype)
     return array.reshape(shape) if shape is not None and math.prod(shape) == array.size else array
@@ -161,7 +160,7 @@ def _name(source: Source) -> str:
 
 
 class Writer:
-    """Writes the two files of a round, as the hooks do (``programs/hook/sgsdump_rounds.py``), for ``save_dump``."""
+    """Writer of the two files of a round for ``save_dump``; the hooks use ``programs/hook/sgsdump_rounds.py``."""
 
     def __init__(self, index: IO[bytes], values: IO[bytes]) -> None:
         self._index, self._values = index, values
@@ -174,7 +173,7 @@ class Writer:
         self._index.write(FRAME.pack(len(text), zlib.crc32(text)) + text)
 
     def payload(self, tensor: Tensor) -> tuple[int, int]:
-        """Write all stored values of a tensor; their offset and size."""
+        """Write all stored values of a tensor; return their offset and size."""
         array = tensor.raw_view()
         is_as_it_lies = array.flags.c_contiguous and array.dtype.isnative
         array = np.asarray(carried(array if is_as_it_lies else in_memory(array)), order="C").reshape(-1)

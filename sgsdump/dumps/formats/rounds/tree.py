@@ -1,18 +1,21 @@
-"""The rounds of a program as ``sgsdump exec`` writes them, two files for each of each process (``round_file.py``)::
+"""Reader and writer of the rounds of a program, as ``sgsdump exec`` writes them: two files per round and process.
+
+``round_file.py`` specifies the files::
 
     msit_dump_{time}/
-      rounds/{rank}_{pid}/{step}.round         the index
-      rounds/{rank}_{pid}/{step}.values        the values, where values were kept
-      control.json, processes/, index.json     what was asked for, and what became of the processes
+      rounds/{rank}_{pid}/{step}.round         index
+      rounds/{rank}_{pid}/{step}.values        values, if kept
+      control.json, processes/, index.json     options of the dump and outcome of the processes
 
-Each round is a run of the tree, its step the number in the file's name; an index may be opened alone. Where several
-networks take turns, the graph of a run is its network's class. A record per tensor, in the order in which the
-operators ran, named as in an ATB tree of the same program (``1_DecoderLayer/0_Linear/input.0``): ``op_index`` counts
-the operators, ``op_type`` is the operator's name without its id. Where tensors were dumped both before and after,
-inputs are taken before and outputs after. A round that was broken off has the operators that it came to, and a note
-says so.
+Each round is a run of the tree; its step is the number in the file name. A user may open an index alone. If several
+models alternate, the graph of a run is the class of its model.
 
-``save_dump`` writes a folder with one round, whose lines are the records themselves.
+There is one record per tensor, in the order in which the operators ran. The names match an ATB tree of the same program
+(``1_DecoderLayer/0_Linear/input.0``). ``op_index`` counts the operators; ``op_type`` is the operator's name without its
+id. If tensors were dumped both before and after an operator, inputs are taken before and outputs after. An interrupted
+round has the operators that ran, and a note.
+
+``save_dump`` writes a folder with one round, with one line per record.
 """
 
 from __future__ import annotations
@@ -49,8 +52,8 @@ from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 FOLDER = "rounds"
 DESCRIBED = "only its type and shape were dumped"
-NOT_WRITTEN = "it is memory to which nothing had been written yet"
-BROKEN_OFF = "it is not complete: the round was broken off; it has the operators that were reached"
+NOT_WRITTEN = "its memory had not been written yet"
+BROKEN_OFF = "the round is not complete: it was interrupted and has only the operators that ran"
 _WRITTEN = "0_0/0"
 _FIGURES = ("min", "max", "mean", "l2norm")
 _PROCESS = re.compile(r"([0-9]{1,9})_[0-9]{1,18}")
@@ -60,7 +63,7 @@ _NO_ID, _MOST_BYTES = 10**9, 1 << 62
 
 
 def runs(path: Path, notes: list[str]) -> list[Run]:
-    """The rounds of a tree, those of one process step by step."""
+    """Return the rounds of a tree, process by process and sorted by step."""
     notes.extend(hooked.missing(path))
     found: list[Run] = []
     for process in _processes(path):
@@ -83,8 +86,7 @@ def runs(path: Path, notes: list[str]) -> list[Run]:
 
 
 def _first_line(path: Path) -> Line:
-    """The line by which a round begins: its network's class, which of that network's own rounds it is, its thread, and
-    a checksum of what it was fed; {} of any other index."""
+    """Return a round's first line (model class, round number of the model, thread, checksum of inputs), or {}."""
     try:
         text = next(Index(path).texts(), b"")
     except FormatError:
@@ -103,13 +105,13 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> Dump:
-    """A dump whose index is read now, values when asked for. Raises FormatError where there is no tensor in it."""
+    """Read a round; values are loaded on request. Raises FormatError if the round has no tensors."""
     if path.is_dir():
         files = list(_indexes(path))
         if len(files) != 1:
-            raise FormatError(f"{path} holds {len(files)} rounds; name one of them")
+            raise FormatError(f"{path} holds {len(files)} rounds. Name one of them")
         if leads_out(files[0], path):
-            raise FormatError(f"{files[0]} is a link that leads out of the folder; it is not followed")
+            raise FormatError(f"{files[0]} is a link to a file outside the folder; such links are not followed")
         path = files[0]
     index = Index(path)
     found = _Round(path)
@@ -120,8 +122,8 @@ def read(path: Path) -> Dump:
     records = found.own or found.records()
     if not records and found.is_structure:
         raise FormatError(
-            f"{path} has no tensors, only the topology of a program (--type without tensor); sgsdump show --operators "
-            f"TREE lists it"
+            f"{path} has no tensors, only the topology of a program (dumped with --type without tensor). List it with: "
+            f"sgsdump show --operators TREE"
         )
     if not records:
         raise FormatError(f"{path} has no tensors{f' ({notes[-1]})' if notes else ''}")
@@ -132,7 +134,7 @@ def read(path: Path) -> Dump:
 
 @dataclass
 class _Round:
-    """What the lines of an index say."""
+    """Content of an index, collected line by line."""
 
     path: Path
     whole: bool = False
@@ -150,7 +152,7 @@ class _Round:
     _missing: dict[str, int] = field(default_factory=dict)
 
     def add(self, text: bytes) -> None:
-        """The lines of a frame."""
+        """Add the lines of a frame."""
         for data in text.splitlines():
             for line in self._lines.read(data):
                 self._add_line(line)
@@ -175,7 +177,7 @@ class _Round:
         folders, side, slot = line.get("folders"), line["side"], line.get("slot")
         if side not in ("in", "out") or not isinstance(slot, int) or not _are_texts(folders):
             return
-        if "file" in line:  # and it is null: there are no values, nor was it described
+        if "file" in line:  # null: the tensor was neither stored nor described
             self.is_structure = self.is_structure or "why" not in line
             return
         key = (tuple(folders), side, slot)  # type: ignore[arg-type]
@@ -183,7 +185,7 @@ class _Round:
             self._tensors[key] = line
 
     def records(self) -> list[Record]:
-        """The tensors in the order in which the operators ran."""
+        """Return the tensors in the order in which the operators ran."""
         orders = {folders: _order(folders) for folders, _, _ in self._tensors}
         keys = sorted(self._tensors, key=lambda key: ((*orders[key[0]], (0 if key[1] == "in" else 2,)), key[2]))
         records = []
@@ -203,7 +205,7 @@ class _Round:
     def _tensor(self, name: str, op_type: str, line: Line) -> Tensor | None:
         dtype, shape = KNOWN.get(str(line.get("dtype"))), _shape(line.get("shape"))
         if dtype is None or shape is None:
-            self._count(f"of type {str(line.get('dtype'))[:40]} or of no possible shape left out")
+            self._count(f"left out: type {str(line.get('dtype'))[:40]} is unknown or the shape is impossible")
             return None
         info = TensorInfo(name, shape, dtype, op_type=op_type)
         return self._with_values(info, line)
@@ -225,19 +227,19 @@ class _Round:
         return Tensor.without_values(info, DESCRIBED)
 
     def _payload(self, stored: Any) -> Payload | str:
-        """The payload that a line names, ``[file, offset, size]``; or why there is none. A file is looked up once."""
+        """Return the payload of ``[file, offset, size]``, or the reason for its absence. Files are looked up once."""
         match stored:
             case [str(file), int(offset), int(size)] if 0 <= offset < _MOST_BYTES and 0 <= size < _MOST_BYTES:
                 pass
             case _:
-                return "the index is damaged: it does not say where they lie"
+                return "the index is damaged: the position of the values is missing"
         if file not in self._sources:
             self._sources[file] = values_file(self.path.parents[1], file)
         source = self._sources[file]
         return source if isinstance(source, str) else Payload(source, offset, size)
 
     def _own_record(self, line: Line) -> Record:
-        """A record that ``write`` wrote. Raises FormatError."""
+        """Return a record that ``write`` wrote. Raises FormatError."""
         try:
             record, _ = manifest.parsed_entry(line["record"])
         except (ValueError, ConfigError) as error:
@@ -253,7 +255,7 @@ class _Round:
             yield f"{count} tensor{'' if count == 1 else 's'} {what}"
 
     def network(self) -> dict[int, Operator]:
-        """Where the operators stand in the program's network."""
+        """Return the operators by op_index."""
 
         def record_of(line: Line) -> Record | None:
             folders, slot = line.get("folders"), line.get("slot")
@@ -264,9 +266,9 @@ class _Round:
 
 
 def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
-    """Write a folder with one round, a line for each record. An existing folder is set aside.
+    """Write a folder with one round and one line per record. An existing folder is moved aside.
 
-    Raises OutputError when the disk refuses, ConfigError for an element type or scale that ``loses`` names.
+    Raises OutputError if writing fails, ConfigError for element types and scales that ``loses`` lists.
     """
     with replacing_folder(Path(path)) as folder:
         place = folder / FOLDER / _WRITTEN
@@ -298,7 +300,7 @@ def _stored(writer: Writer, record: Record) -> dict[str, Any]:
 
 
 def _processes(path: Path) -> list[Path]:
-    """The folders of the processes in a tree; ``path`` may be one of them, or the one that they are in."""
+    """Return the process folders of a tree; ``path`` may also be their parent or one of them."""
     for folder in (path / FOLDER, path):
         if folder.is_dir() and (folder == path or not leads_out(folder, path)):
             found = [each for each in folder.iterdir() if _PROCESS.fullmatch(each.name) and each.is_dir()]
@@ -313,7 +315,7 @@ def _indexes(path: Path) -> Iterator[Path]:
 
 
 def _order(folders: tuple[str, ...]) -> tuple[tuple[int, int, str], ...]:
-    """Sorts as the operators ran: a layer's inputs, its children, its outputs."""
+    """Return a key that sorts operators by execution: a layer's inputs, its children, its outputs."""
     matches = [(_ID.fullmatch(folder), folder) for folder in folders]
     return tuple((1, int(match[1]), match[2]) if match else (1, _NO_ID, folder) for match, folder in matches)
 
@@ -338,7 +340,7 @@ def _number(value: Any) -> float | None:
 def _other_size(payload: Payload, info: TensorInfo) -> str:
     item = carrier(info.dtype).itemsize
     if payload.size % item or (info.shape is not None and payload.size < math.prod(info.shape) * item):
-        return f"the index is damaged: {payload.size} bytes are not the elements of its shape"
+        return f"the index is damaged: {payload.size} bytes do not fit the tensor's shape"
     return ""
 
 

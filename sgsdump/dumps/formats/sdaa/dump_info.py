@@ -1,15 +1,16 @@
-"""``dump_info.json``, which lists the tensors in a dump folder of the SDAA dump tool, and the names of the files in
-it::
+"""Reader and writer of ``dump_info.json``, the tensor list of an SDAA dump folder, and of the file names in the folder.
+
+::
 
     <folder>/dump_info.json
     <folder>/inputs/<input>.npy
-    <folder>/outputs/topoidx_00012__relu_1.tmp_0.npy     dumped with its topological index
-    <folder>/outputs/relu_3.tmp_0.npy                    dumped without
+    <folder>/outputs/topoidx_00012__relu_1.tmp_0.npy     with topological index
+    <folder>/outputs/relu_3.tmp_0.npy                    without topological index
 
-A name is made a file name by percent-encoding what file systems do not take (and ``%``), which ``named`` undoes; a name
-that is too long is cut and made unique by its hash, and then only the JSON has it whole.
+File names are tensor names with unsafe characters (and ``%``) percent-encoded; ``named`` decodes them. A name that is
+too long is cut and extended by a hash; only the JSON then has the full name.
 
-The JSON is indented by 4 and has the tool's own keys::
+The JSON is indented by 4 and has the keys of the SDAA tool::
 
     meta_info         date_time, model_name, model_dtype, default_seed, default_float_min, default_float_max,
                       default_int_min, default_int_max, executor, extract_subgraph, input_names, output_names,
@@ -19,9 +20,9 @@ The JSON is indented by 4 and has the tool's own keys::
                       or node_output_name, error
     tensor_info       dtype, shape, has_nan, has_inf, mean, median, min, max
 
-and our own beside them: ``file`` (below the folder), ``topo_index``, ``layout`` and, with ``error``, ``failed`` (false
-where the tensor cannot be given at all). Statistics that are not finite are the strings "nan", "inf" and "-inf":
-strict JSON has no such numbers; the bare NaN and Infinity that the tool itself writes are read as well.
+sgsdump adds ``file`` (path in the folder), ``topo_index``, ``layout`` and, with ``error``, ``failed`` (false if the
+executor cannot return the tensor at all). Statistics that are not finite are the strings "nan", "inf" and "-inf",
+because strict JSON has no such numbers. The SDAA tool writes bare NaN and Infinity; the reader accepts them too.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _INDEXED = re.compile(r"topoidx_(\d{5,})__(.*)\.npy", re.DOTALL)
 Number = int | float | None
 JSON_NAME = "dump_info.json"
 DATE = "%Y-%m-%d %H:%M:%S"
-# The keys of an entry in the JSON's order, and the fields that they are of.
+# JSON keys of an entry in order, and the corresponding fields.
 _INPUT_KEYS = {"input_name": "name", **{name: name for name in ("seed", "low", "high", "use_external")}}
 _INPUT_KEYS |= {"tensor_info": "facts", "file": "file", "layout": "layout"}
 _OUTPUT_KEYS = {"node_output_name": "name", "node_name": "node", "node_type": "op_type", "node_input_name": "inputs"}
@@ -60,9 +61,9 @@ _LOST_KEYS |= {"node_name": "node", "node_type": "op_type", "topo_index": "topo_
 
 @dataclass(frozen=True)
 class TensorFacts:
-    """``tensor_info``: numpy's name of the dtype, the shape, and statistics as numpy gives them (NaN stays NaN).
+    """``tensor_info``: dtype (numpy's name), shape and statistics (NaN propagates, as in numpy).
 
-    The four statistics are None where there is nothing to compute: an empty tensor, text, complex numbers.
+    The four statistics are None for empty tensors, text and complex numbers.
     """
 
     dtype: str
@@ -77,7 +78,7 @@ class TensorFacts:
 
 @dataclass(frozen=True)
 class InputEntry:
-    """One input: drawn at random from ``low`` to ``high`` with ``seed``, or given (``use_external``)."""
+    """One input: random values from ``low`` to ``high`` with ``seed``, or user data (``use_external``)."""
 
     name: str
     facts: TensorFacts | None
@@ -91,7 +92,7 @@ class InputEntry:
 
 @dataclass(frozen=True)
 class OutputEntry:
-    """One node output: dumped (``facts``, ``file``), or not (``error``)."""
+    """One node output, either dumped (``facts``, ``file``) or not (``error``)."""
 
     name: str
     facts: TensorFacts | None = None
@@ -107,7 +108,7 @@ class OutputEntry:
 
 @dataclass(frozen=True)
 class DumpInfo:
-    """The whole file; ``meta`` is ``meta_info`` as it stands."""
+    """Content of ``dump_info.json``; ``meta`` is the unchanged ``meta_info``."""
 
     meta: Mapping[str, Any]
     inputs: tuple[InputEntry, ...] = ()
@@ -115,25 +116,25 @@ class DumpInfo:
 
 
 def quoted(name: str) -> str:
-    """``name`` as part of a file name: unsafe characters, ``%`` and a leading dot as ``%2F`` and the like."""
+    """Percent-encode unsafe characters, ``%`` and a leading dot, for use in a file name."""
     text = _UNSAFE.sub(lambda match: f"%{ord(match[0]):02X}", name)
     return "%2E" + text[1:] if text.startswith(".") else text
 
 
 def inputs_file(name: str) -> str:
-    """``images.npy``: the file of an input, below ``inputs/``."""
+    """Return the file name of an input below ``inputs/``: ``images.npy``."""
     return fitting(quoted(name), ".npy")
 
 
 def outputs_file(index: int | None, name: str) -> str:
-    """``topoidx_00012__relu_1.tmp_0.npy``, or ``relu_1.tmp_0.npy`` without an index: below ``outputs/``."""
+    """Return the file name of an output below ``outputs/``: ``[topoidx_00012__]relu_1.tmp_0.npy``."""
     return fitting(quoted(name) if index is None else f"topoidx_{index:05d}__{quoted(name)}", ".npy")
 
 
 def named(file: str) -> tuple[int | None, str]:
-    """The topological index, or None, and the tensor name that a file name of ``inputs/`` or ``outputs/`` stands for.
+    """Return topological index (or None) and tensor name of a file in ``inputs/`` or ``outputs/``.
 
-    A name that was cut comes back cut; the JSON has it whole.
+    A name that was cut stays cut; the JSON has the full name.
     """
     match = _INDEXED.fullmatch(file)
     if match:
@@ -142,9 +143,9 @@ def named(file: str) -> tuple[int | None, str]:
 
 
 def facts_of(array: np.ndarray) -> TensorFacts:
-    """Statistics of an array by numpy's own mean, median, min and max, in the array's dtype.
+    """Return statistics of an array, computed by numpy's mean, median, min and max in the array's dtype.
 
-    Types numpy has no arithmetic for (bfloat16 and smaller) are computed in float32.
+    Extension types (bfloat16 and smaller) are computed in float32.
     """
     shape, dtype = tuple(array.shape), name_of(array.dtype)
     if not array.size or not is_number(array.dtype) or is_complex(array.dtype):
@@ -156,7 +157,7 @@ def facts_of(array: np.ndarray) -> TensorFacts:
     inexact = array.dtype.kind == "f"
     with np.errstate(all="ignore"):
         low, high, mean = array.min(), array.max(), array.mean()
-        # min and max are NaN as soon as one value is.
+        # A single NaN makes min and max NaN.
         has_nan = bool(inexact and np.isnan(low))
         has_inf = bool(np.isinf(array).any()) if has_nan else bool(inexact and (np.isinf(low) or np.isinf(high)))
         median = np.float64("nan") if has_nan else _median(array)
@@ -164,40 +165,40 @@ def facts_of(array: np.ndarray) -> TensorFacts:
 
 
 def write(info: DumpInfo, folder: Path) -> None:
-    """Write ``folder/dump_info.json``, whole or not at all. Raises OutputError."""
+    """Write ``folder/dump_info.json`` atomically. Raises OutputError."""
     document = {
         "meta_info": dict(info.meta),
         "input_info": list(map(_json, info.inputs)),
         "node_output_info": list(map(_json, info.outputs)),
     }
     text = json.dumps(strict(document), indent=4, ensure_ascii=False, allow_nan=False, default=_plain)
-    # JSON is UTF-8: of a name that is not, the surrogates are written as JSON's own escapes.
+    # Lone surrogates of names that are not UTF-8 become JSON escapes.
     replace_text(folder / JSON_NAME, text.encode("utf-8", "backslashreplace").decode())
 
 
 def read(path: Path) -> DumpInfo:
-    """Read a dump_info.json, ours or the SDAA tool's, given the file or its folder. Raises FormatError."""
+    """Read a dump_info.json of sgsdump or the SDAA tool, given the file or its folder. Raises FormatError."""
     path = Path(path)
     path = path / JSON_NAME if path.is_dir() else path
     if not path.exists():
-        raise FormatError(f"no such file: {path}; a dump folder has one, written by the dump")
+        raise FormatError(f"no such file: {path}. A dump folder must contain this file")
     try:
         with reading(path):
             document = json.loads(read_whole(path).decode("utf-8"))
     except (ValueError, RecursionError):
-        raise FormatError(f"{path} is not JSON, or it is cut off") from None
+        raise FormatError(f"{path} is not JSON or is cut off") from None
     try:
         outputs = tuple(_output(entry) for entry in document["node_output_info"])
         inputs = tuple(_input(entry) for entry in document["input_info"])
         return DumpInfo(dict(document["meta_info"]), inputs, outputs)
     except KeyError as error:
-        raise FormatError(f"{path} is not a dump_info.json, or it is damaged: it lacks {error}") from None
+        raise FormatError(f"{path} is not a dump_info.json or is damaged: missing key {error}") from None
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise FormatError(f"{path} is not a dump_info.json, or it is damaged: {error}") from None
+        raise FormatError(f"{path} is not a dump_info.json or is damaged: {error}") from None
 
 
 def _median(array: np.ndarray) -> Any:
-    """``np.median``; float16 is sorted as float32, in which the same values stand, and five times faster."""
+    """Return ``np.median``. float16 is sorted as float32, which is exact and five times faster."""
     if array.dtype == np.float16:
         return np.float16(np.median(array.astype(np.float32)))
     return np.median(array)
@@ -252,22 +253,22 @@ def _facts(entry: Mapping[str, Any] | None) -> TensorFacts | None:
 
 
 def _inside(file: Any) -> str | None:
-    """A file below the dump's folder. Raises ValueError for one elsewhere: the JSON is untrusted."""
+    """Return the path of a file if it is inside the dump's folder; else raise ValueError (the JSON is untrusted)."""
     if file is None:
         return None
     parts = str(file).split("/")
     if "\\" in str(file) or parts[0] not in (INPUTS, OUTPUTS) or len(parts) != 2 or parts[1] in ("", ".", ".."):
-        raise ValueError(f"file {str(file)!r}, which is not in the folder")
+        raise ValueError(f"file {str(file)!r} is not in the folder")
     return str(file)
 
 
 def _number(value: Any) -> Number:
-    """A figure of the JSON; the tool writes some as text."""
+    """Return a number of the JSON; the SDAA tool writes some as strings."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     return float(value)
 
 
 def _plain(value: Any) -> Any:
-    """numpy's numbers, and mappings other than dicts, as JSON has them."""
+    """Convert numpy scalars and mappings other than dicts for JSON."""
     return strict(dict(value) if isinstance(value, Mapping) else np.generic.item(value))

@@ -1,9 +1,9 @@
-"""A dump folder of the ONNX pipeline: ``dump_info.json``, ``inputs/``, ``outputs/`` (``dump_info.py`` specifies it).
+"""Reader and writer of dump folders of the SDAA tool and ``sgsdump pipeline``: ``dump_info.json``, inputs, outputs.
 
-The JSON decides: its tensors are the dump, in its order, inputs first. A file it does not list is of an earlier run; it
-is left out and noted, as are the tensors that the run could not dump. A folder of the SDAA tool itself lists no file
-names: they follow from the tensors' names. An output's ``op_index`` is its topological index, its ``op_type`` here the
-node's name. Scales, constants and what operators read have no place in such a folder.
+``dump_info.py`` specifies the folder. The dump consists of the tensors in the JSON, in their order, inputs first. Files
+that the JSON does not list come from an earlier run; they are skipped with a note, like tensors that could not be
+dumped. The SDAA tool's JSON has no file names; they follow from the tensor names. ``op_index`` of an output is its
+topological index, ``op_type`` the node's name. The format cannot hold scales, constants and operator inputs.
 """
 
 from __future__ import annotations
@@ -43,38 +43,37 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> Dump:
-    """A dump whose values are read from their files when asked for. Raises FormatError when what the JSON lists is
-    missing or damaged."""
+    """Read a dump folder; values are loaded on request. Raises FormatError if a listed file is missing or damaged."""
     notes: list[str] = []
     info = dump_info.read(inside(path, JSON_NAME))
     unlisted = _Unlisted(path, files_below(path, ENDING, notes))
     records = [*_inputs(path, info, unlisted, notes), *_outputs(path, info, unlisted, notes)]
     if unlisted.names:
         first = ", ".join([*unlisted.names][:3])
-        notes.append(f"{len(unlisted.names)} files are not in {JSON_NAME}, left over from another run: {first}")
+        notes.append(f"left out: {len(unlisted.names)} files of another run, not listed in {JSON_NAME}: {first}")
     if not records:
-        raise FormatError(f"{path / JSON_NAME} lists no tensor that was dumped")
+        raise FormatError(f"{path / JSON_NAME} lists no dumped tensor")
     return Dump(records, FORMAT.name, info, path, notes)
 
 
 class _Unlisted:
-    """The files of a folder that no entry of the JSON has taken yet."""
+    """Files of a folder that are not yet assigned to an entry of the JSON."""
 
     def __init__(self, path: Path, files: Iterable[str]):
         self._path = path
         self.names = dict.fromkeys(name for name in files if name.startswith((f"{INPUTS}/", f"{OUTPUTS}/")))
         self._by_tensor: dict[tuple[str, str], list[str]] = {}
-        # those with an index first
+        # files with a topological index first
         for file in sorted(self.names, key=lambda name: dump_info.named(name.partition("/")[2])[0] is None):
             folder, _, name = file.partition("/")
             self._by_tensor.setdefault((folder, dump_info.named(name)[1]), []).append(file)
 
     def take(self, folder: str, entry: InputEntry | OutputEntry) -> str:
-        """The file of an entry: the one it names, else that of its tensor. Raises FormatError when there is none."""
+        """Assign a file to an entry, by file name, else by tensor name. Raises FormatError if there is none."""
         candidates = self._by_tensor.get((folder, entry.name), []) if entry.file is None else [entry.file]
         file = next((name for name in candidates if name in self.names), None)
         if file is None:
-            missing = f"the file of {entry.name!r} in {folder}/ is missing; was the folder copied whole?"
+            missing = f"the file of {entry.name!r} in {folder}/ is missing. Check that the folder was copied completely"
             raise FormatError(f"{self._path}: {missing}")
         del self.names[file]
         return file
@@ -104,7 +103,7 @@ def _tensor(path: Path, entry: InputEntry | OutputEntry, op_type: str, notes: li
         dtype = KNOWN[facts.dtype]
         npy_file.check_type(header, dtype, path)
         if facts.shape != header.shape:
-            notes.append(f"{path} is of shape {list(header.shape)}, {JSON_NAME} says {list(facts.shape)}")
+            notes.append(f"{path} has shape {list(header.shape)}, but {JSON_NAME} says {list(facts.shape)}")
     else:
         npy_file.check_plain(header, path)
     layout = entry.layout if isinstance(entry.layout, str) else None
@@ -112,7 +111,7 @@ def _tensor(path: Path, entry: InputEntry | OutputEntry, op_type: str, notes: li
 
 
 def loses(records: Sequence[Record], variant: DumpInfo | None = None) -> Iterator[Lost]:
-    """The losses in such a folder; see ``Format.loses``."""
+    """Yield the losses in a dump folder; see ``Format.loses``."""
     yield from manifest.loses(records)
     inputs = 0
     for record, why in _placed(records):
@@ -143,7 +142,7 @@ def _is_unicode(record: Record) -> bool:
 
 
 def _placed(records: Iterable[Record]) -> Iterator[tuple[Record, str]]:
-    """Each record, and why it is left out, or "" when it has its place."""
+    """Yield each record with the reason why the folder cannot hold it, or ""."""
     names: set[str] = set()
     outputs = False
     for record in records:
@@ -151,7 +150,7 @@ def _placed(records: Iterable[Record]) -> Iterator[tuple[Record, str]]:
         if record.constant:
             why = "is a constant, which is left out"
         elif record.io == "in" and record.name in names:
-            why = "is an operator's input, which is left out (it stands there as an output or input already)"
+            why = "is an operator's input, which is left out (it is already there as an output or input)"
         elif record.io == "in" and outputs:
             why = "is an input after outputs, which is left out"
         else:
@@ -162,10 +161,10 @@ def _placed(records: Iterable[Record]) -> Iterator[tuple[Record, str]]:
 
 
 def write(records: Iterable[Record], path: Path, variant: DumpInfo | None = None) -> None:
-    """Write a file per tensor and the JSON. An existing folder is set aside. ``variant`` is that of a folder that was
-    read: what its JSON says of the run is kept.
+    """Write one file per tensor, and the JSON. An existing folder is moved aside.
 
-    Raises OutputError when the disk refuses, ConfigError for values that no .npy file holds.
+    ``variant`` comes from a folder that was read; facts about its run are kept. Raises OutputError if writing fails,
+    ConfigError for values that a .npy file cannot hold.
     """
     previous = variant or DumpInfo({"date_time": datetime.now().strftime(DATE)})
     inputs, outputs, taken = list[InputEntry](), list[OutputEntry](), Taken()
@@ -176,7 +175,7 @@ def write(records: Iterable[Record], path: Path, variant: DumpInfo | None = None
             if why:
                 continue
             if not _is_unicode(record):
-                raise OutputError(f"cannot write tensor {record.name!r}: its name is not valid Unicode; rename it")
+                raise OutputError(f"cannot write tensor {record.name!r}: its name is not valid Unicode. Rename it")
             if record.io == "in":
                 inputs.append(_write_input(folder, record, previous, taken))
             else:

@@ -1,11 +1,12 @@
-"""The element types and formats of Ascend's dumps: their numbers, and how their elements lie in a payload.
+"""Element types and tensor formats (layouts) of Ascend dumps: their numbers and the encoding of their elements.
 
-Element types have other numbers in operator dumps (``OutputDataType`` of the public protobuf schema, here GE_TYPES)
-than in ACL's own files (ATB tensors, nano dumps: ACL_TYPES). Formats have the same numbers, ``OutputFormat``, in both.
+Element types have two numberings. Operator dumps use ``OutputDataType`` of the public protobuf schema (GE_TYPES). ACL
+files (ATB tensors, nano dumps) use ACL_TYPES. Formats have the same numbers in both (``OutputFormat``).
 
-Multi-byte elements are little-endian. 4-bit ones lie two to a byte, the first in the low half; uint1 eight to a byte,
-the first in the highest bit (as the vendor's tools unpack them); 6-bit ones take a byte each. Types that neither numpy
-nor ml_dtypes has become the float32 they mean: hifloat8, float4_e1m2 and, where ml_dtypes is old, complex32.
+Elements are little-endian. A byte holds two 4-bit elements, the first in the low half, or eight uint1 elements, the
+first in the highest bit (as the vendor's tools unpack them). A 6-bit element takes a whole byte. Types that neither
+numpy nor ml_dtypes supports are decoded to float32: hifloat8 and float4_e1m2. If ml_dtypes has no complex32, it becomes
+complex64.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _GE_TYPES = """
     37 float6_e3m2 float6_e3m2fn; 38 float6_e2m3 float6_e2m3fn; 39 float4_e2m1 float4_e2m1fn
     40 float4_e1m2 float4_e1m2; 41 hifloat4 -; 42 hifloat4_scale -
 """
-# The names as the vendor's statistic.csv prints them. Number 5 is not in use.
+# Names as in the vendor's statistic.csv. Number 5 is unused.
 _ACL_TYPES = """
     0 float float32; 1 float16 float16; 2 int8 int8; 3 int32 int32; 4 uint8 uint8; 6 int16 int16; 7 uint16 uint16
     8 uint32 uint32; 9 int64 int64; 10 uint64 uint64; 11 double float64; 12 bool bool; 13 string -
@@ -54,44 +55,50 @@ _FORMATS = """
 """.split()
 FORMATS = MappingProxyType({int(number): name for number, name in zip(_FORMATS[0::2], _FORMATS[1::2])})
 _ND = 2
-_READ_BYTES = 2**20  # values of fewer bytes are read, not mapped
-# Names in which every letter is a dimension: a tensor of another rank is not in this order, whatever the number says.
+_READ_BYTES = 2**20  # smaller payloads are read, not mapped
+# Names in which each letter is a dimension. A tensor of another rank has no such layout, whatever its format number.
 _ORDERS = frozenset("NCHW NHWC HWCN CHWN NDHWC NCDHW DHWCN DHWNC NCL NC CN".split())
 _NO_LAYOUT = frozenset("ND RESERVED ALL NULL MD".split())
 
 
 class Coding(NamedTuple):
-    """``dtype`` in memory; ``bits`` of an element in the payload; ``decode`` (payload bytes as flat uint8, count) ->
-    flat array of dtype, None where the payload's bytes are the array's."""
+    """Encoding of an element type.
+
+    dtype   element type in memory.
+    bits    bits per element in the payload.
+    decode  (payload as flat uint8, count) -> flat array of ``dtype``; None if the payload needs no decoding.
+    """
 
     dtype: np.dtype
     bits: int
     decode: Callable[[np.ndarray, int], np.ndarray] | None = None
 
     def size(self, count: int) -> int:
-        """Bytes that ``count`` elements take in a payload."""
+        """Return the number of payload bytes of ``count`` elements."""
         return -(-count * self.bits // 8)
 
     def fit(self, size: int) -> int:
-        """How many elements lie in ``size`` bytes."""
+        """Return the number of elements in ``size`` bytes."""
         return size * 8 // self.bits
 
 
 class DataType(NamedTuple):
-    """The vendor's name of an element type, and the encoding of its elements; None where that is not known."""
+    """The vendor's name of an element type, and its encoding; None if unknown."""
 
     name: str
     coding: Coding | None
 
 
 def loader(path: Path, coding: Coding, count: int, offset: int) -> Callable[[], np.ndarray]:
-    """The ``load`` of a Tensor: ``count`` elements at byte ``offset`` of a file that is mapped only when asked, so that
-    a folder of thousands of files keeps none of them open."""
+    """Return the ``load`` function of a Tensor with ``count`` elements at byte ``offset`` of a file.
+
+    The file is opened on request only, because a folder may hold thousands of files.
+    """
     return partial(_load, source_of(path), coding, count, offset)
 
 
 def ge_numbers() -> Mapping[str, int]:
-    """The number under which elements of a type of ``sgsdump.tensors.dtypes`` are written, by the type's name."""
+    """Return the GE number for each element type of ``sgsdump.tensors.dtypes`` that can be written, by type name."""
     by_name: dict[str, int] = {}
     for number, _, word in _entries(_GE_TYPES):
         if number and word in CODINGS and CODINGS[word].decode is None:
@@ -100,41 +107,41 @@ def ge_numbers() -> Mapping[str, int]:
 
 
 def ge_type(number: int) -> DataType:
-    """The type of a number; one without coding, named ``type 99``, for a number that the schema has not."""
+    """Return the type of a number; for an unknown number, a type ``type 99`` without coding."""
     return GE_TYPES.get(number) or DataType(f"type {number}", None)
 
 
 def acl_number_of(dtype: np.dtype) -> int | None:
-    """The number of a type of elements in memory; None where ACL has none for it."""
+    """Return ACL's number of an element type; None if ACL has none."""
     return _ACL_NUMBERS.get(name_of(dtype))
 
 
 def acl_type_named(name: str) -> DataType | None:
-    """The type of a name in statistic.csv; None for any other text."""
+    """Return the type for a name of statistic.csv; None for any other text."""
     return next((kind for kind in ACL_TYPES.values() if kind.name == name), None)
 
 
 def format_number(layout: str | None) -> int:
-    """The number of a layout; that of ND for None and for names that are not a format's."""
+    """Return the format number of a layout; the number of ND for None and unknown names."""
     return _FORMAT_NUMBERS.get(layout or "ND", _ND)
 
 
 def layout_of(number: int, rank: int) -> str | None:
-    """The format's name; None for plain ND, unknown numbers, and orders of dimensions that do not fit the rank.
+    """Return the format's name; None for ND, unknown numbers, and dimension orders that do not fit the rank.
 
-    The schema's syntax gives 0 (NCHW) where nothing was set, so the rank decides.
+    In the protobuf schema, an unset field reads as 0 (NCHW), so the rank must confirm the order.
     """
     name = FORMATS.get(number, "ND")
     return name if layout_fits(name, rank) else None
 
 
 def layout_fits(name: str, rank: int) -> bool:
-    """Whether a format's name says in which order the values of a tensor of this rank lie."""
+    """Return whether the format's name defines the value order of a tensor of this rank."""
     return name in _FORMAT_NUMBERS and name not in _NO_LAYOUT and (name not in _ORDERS or len(name) == rank)
 
 
 def is_device_layout(layout: str | None) -> bool:
-    """Whether values in this layout are more than an order of the logical dimensions."""
+    """Return whether the layout is more than an order of the logical dimensions."""
     return layout is not None and layout not in _ORDERS
 
 
@@ -143,7 +150,7 @@ def _load(source: Source, coding: Coding, count: int, offset: int) -> np.ndarray
         return np.empty(0, coding.dtype)
     source.check()
     if offset + coding.size(count) > len(source):
-        raise FormatError(f"{source.path} has become shorter since it was opened; open the dump again")
+        raise FormatError(f"{source.path} was truncated after it was opened. Open the dump again")
     if coding.decode is None and coding.size(count) < _READ_BYTES:
         return source.read(offset, coding.size(count)).view(coding.dtype)
     if coding.decode is None:
@@ -157,10 +164,10 @@ def _entries(table: str) -> list[tuple[int, str, str]]:
 
 
 def _hifloat8(code: int) -> float:
-    """HiFloat8, the 8-bit float whose exponent takes 0 to 4 bits: a sign, a prefix that says how many, the exponent as
-    sign and magnitude whose leading 1 is not written, and the fraction in the remaining bits.
+    """Decode a HiFloat8 code, an 8-bit float with an exponent of 0 to 4 bits.
 
-    ::
+    The code holds a sign, a prefix with the exponent's width, the exponent (sign and magnitude without the leading 1),
+    and the fraction in the remaining bits::
 
         S 0000 MMM    2 ** (M - 23); 0000 of S 0 is zero, of S 1 is NaN
         S 0001 MMM    (1 + M / 8)
@@ -169,8 +176,8 @@ def _hifloat8(code: int) -> float:
         S 10 EEE MM   (1 + M / 4) * 2 ** E, E = +-(4 to 7)
         S 11 EEEE M   (1 + M / 2) * 2 ** E, E = +-(8 to 15); 11 0111 1 is infinite
 
-    Source: "Ascend HiFloat8 Format for Deep Learning", arXiv 2409.16626, and the vendor's public headers, which agree.
-    The vendor's msaccucmp decodes 49 of the 256 codes otherwise: all of exponent 0 and +-1, and minus infinity as plus.
+    Source: "Ascend HiFloat8 Format for Deep Learning", arXiv 2409.16626, confirmed by the vendor's public headers. The
+    vendor's msaccucmp decodes 49 of the 256 codes differently: all with exponent 0 or +-1, and minus infinity as plus.
     """
     sign, rest = (-1.0 if code & 0x80 else 1.0), code & 0x7F
     if rest < 8:

@@ -1,10 +1,9 @@
-"""The index that the hooks of ``sgsdump exec`` write: whether a tree is whole, files that stand for others, and where
-in the network the operators stand.
+"""Reader of the index that the hooks of ``sgsdump exec`` write: completeness, shared files, operators and environment.
 
-The tree's root has ``control.json`` and ``processes/{pid}/index.jsonl``; ``index.json`` is written last. Any folder
-below ``tensors/`` may be opened alone, so the root is looked for above it too. The lines of ``index.jsonl`` say once
-what an operator is and, in each step, what the values of a tensor are; ``Lines`` makes of them a full line for every
-input and output. Source: docs/formats/ascend.md#trees-of-a-hooked-program.
+The tree's root has ``control.json`` and ``processes/{pid}/index.jsonl``; ``index.json`` is written last. A user may
+open any folder below ``tensors/`` alone, so the root is also searched in parent folders. ``index.jsonl`` describes each
+operator once, and the values of its tensors in each step. ``Lines`` combines both into a full line per input and
+output. Specification: docs/formats/ascend.md#trees-of-a-hooked-program.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Key = tuple[str, int, int, str]
 CONTROL, INDEX, PROCESSES, LINES = "control.json", "index.json", "processes", "index.jsonl"
 MOST_BYTES = 1 << 20
 _MOST_JSON, _TAIL = 64 << 20, 4096
-# Lines of this many steps at most stand among one another: those of threads.
+# Lines of several steps are interleaved if threads run in parallel; at most this many steps are kept.
 _OPEN_STEPS = 64
 _ABOVE = 8
 STEP, BETWEEN, ENVIRONMENT, _GROUPS = (
@@ -42,8 +41,10 @@ _MOST_SOURCE = 300
 
 
 class Lines:
-    """The lines of the process ``pid``, given in order; ``pid`` is None in the index of a round, where tensors have no
-    files."""
+    """Decoder of the index lines of process ``pid``, read in order.
+
+    ``pid`` is None for the index of a round, where tensors have no files.
+    """
 
     def __init__(self, pid: str | None) -> None:
         self._pid = pid
@@ -51,7 +52,7 @@ class Lines:
         self._values: dict[int, dict[int, Line]] = {}
 
     def read(self, data: bytes) -> list[Line]:
-        """The facts of a line, in full; nothing where it is damaged."""
+        """Return the full lines for an index line; [] if the line is damaged."""
         line = json_object(data)
         if line is None:
             return []
@@ -105,7 +106,7 @@ class Lines:
 
 
 def lines_in(path: Path, step: int | None = None) -> Iterator[Line]:
-    """The lines of an index that can be read; of a ``step`` only where one is given. Raises OSError."""
+    """Yield the readable lines of an index, optionally of one ``step`` only. Raises OSError."""
     lines = Lines(path.parent.name)
     of_step = f'{{"step": {step},'.encode()
     with open_file(path) as file:
@@ -115,13 +116,13 @@ def lines_in(path: Path, step: int | None = None) -> Iterator[Line]:
 
 
 def missing(path: Path) -> Iterator[str]:
-    """Sentences on what is incomplete of the hooks' tree that a folder is in or is; none for other folders."""
+    """Yield messages about missing parts of the hooks' tree that contains ``path``; nothing for other folders."""
     root = _root_of(path)
     if root is None:
         return
     document = _json(root / INDEX)
     if document is None:
-        yield f"{root.name} has no {INDEX}: it is not complete, for its dump was stopped before the end"
+        yield f"{root.name} is not complete: it has no {INDEX}, because the dump was stopped before its end"
     processes = document.get("processes") if document else None
     if not isinstance(processes, list):
         processes = [{"pid": pid, "complete": end} for pid, end in _ends(root)]
@@ -129,14 +130,13 @@ def missing(path: Path) -> Iterator[str]:
         if not isinstance(process, Mapping):
             continue
         if process.get("complete") is not True:
-            yield f"it is not complete: process {process.get('pid')} did not come to its end"
+            yield f"the dump is not complete: process {process.get('pid')} did not finish"
         if process.get("stopped"):
-            yield f"it is not complete: {str(process['stopped'])[:300]}"
+            yield f"the dump is not complete: {str(process['stopped'])[:300]}"
 
 
 def equals(path: Path) -> dict[str, str]:
-    """Tensors without a file of their own, by their path below a folder -> the path, seen from there, of the file
-    with their values."""
+    """Map tensors without their own file to the file with their values; both paths are relative to the folder."""
     root = _root_of(path)
     document = None if root is None else _json(root / CONTROL)
     if root is None or document is None or document.get("links") != "index":
@@ -155,7 +155,7 @@ def equals(path: Path) -> dict[str, str]:
 
 
 def unwritten(path: Path) -> set[str]:
-    """The files below a folder that stand for memory to which nothing had been written yet."""
+    """Return the files below a folder that stand for memory that was not written yet."""
     root = _root_of(path)
     if root is None:
         return set()
@@ -166,7 +166,7 @@ def unwritten(path: Path) -> set[str]:
 
 
 def environment(path: Path) -> Environment:
-    """What the step that a folder of the hooks' tree has depends on, by the index; {} where that is not known."""
+    """Return the environment of the step in a folder of the hooks' tree; {} if unknown."""
     root = _root_of(path)
     if root is None:
         return {}
@@ -175,7 +175,7 @@ def environment(path: Path) -> Environment:
 
 
 def between(path: Path) -> tuple[OutsideOperator, ...]:
-    """The operators that ran before the step that a folder of the hooks' tree has, outside its modules."""
+    """Return the operators that ran outside modules before the step in a folder of the hooks' tree."""
     root = _root_of(path)
     if root is None:
         return ()
@@ -184,7 +184,7 @@ def between(path: Path) -> tuple[OutsideOperator, ...]:
 
 
 def outermost(path: Path) -> OutermostModule:
-    """What the outermost module took and gave in the step that a folder of the hooks' tree has."""
+    """Return the outermost module of the step in a folder of the hooks' tree."""
     root = _root_of(path)
     found = OutermostModule()
     if root is None:
@@ -197,7 +197,7 @@ def outermost(path: Path) -> OutermostModule:
 
 
 def with_step(known: OutermostModule, line: Line) -> OutermostModule:
-    """What is known of the outermost module, with a line of its beginning or its end."""
+    """Return the outermost module, updated from the line of its start or end."""
     values = {side: line.get(side) for side in ("inputs", "outputs")}
     ends = {
         side: tuple(numbers)
@@ -209,7 +209,7 @@ def with_step(known: OutermostModule, line: Line) -> OutermostModule:
 
 
 def outside_operators(line: Line) -> tuple[OutsideOperator, ...]:
-    """The operators that a line between two rounds tells of (``capture/programs/hook``)."""
+    """Return the operators in a line between two rounds (written by ``capture/programs/hook``)."""
     operators = line.get("operators")
     entries = [entry for entry in operators if isinstance(entry, Mapping)] if isinstance(operators, list) else []
     return tuple(
@@ -242,7 +242,7 @@ def _figures_of(figures: list[Any] | None) -> tuple[float, ...]:
 
 
 def environment_of(line: Line) -> Environment:
-    """The facts of an environment's line."""
+    """Return the environment in a line."""
     groups = ((group, facts) for group in _GROUPS if isinstance(facts := line.get(group), Mapping))
     return {(group, str(name)): str(value)[:_MOST_SOURCE] for group, facts in groups for name, value in facts.items()}
 
@@ -250,9 +250,9 @@ def environment_of(line: Line) -> Environment:
 def network(
     path: Path, records: Sequence[Record], paths: Mapping[Key, str], key_of: Callable[[Record], Key]
 ) -> dict[int, Operator]:
-    """Where the operators of a dump in the hooks' tree stand, by the index; none of any other tree.
+    """Return the operators of a dump in the hooks' tree from the index; {} for any other tree.
 
-    paths  the file of each record, below ``path``.
+    paths  file of each record, relative to ``path``.
     """
     root = _root_of(path)
     if root is None or not paths:
@@ -263,8 +263,10 @@ def network(
 
 
 def network_of(lines_of_run: Iterable[Line], record_of: Callable[[Line], Record | None]) -> dict[int, Operator]:
-    """Where the operators of a run stand, by its lines; ``record_of`` gives the record that a line of a tensor tells
-    of, None for one that is not in the dump."""
+    """Return the operators of a run from its lines.
+
+    ``record_of`` returns the record of a tensor's line, or None if the tensor is not in the dump.
+    """
     values: defaultdict[int, dict[Value, Hashable]] = defaultdict(dict)
     weights: defaultdict[int, dict[Value, str]] = defaultdict(dict)
     parts: defaultdict[int, dict[Value, tuple[Hashable, ...]]] = defaultdict(dict)
@@ -293,7 +295,7 @@ def _operator(
     weights: Mapping[Value, str],
     called: Line,
 ) -> Operator:
-    """Types of operators have their library's name before a dot, those of modules have none."""
+    """Return the operator of a line. Operator types have a library prefix and a dot, module types have no dot."""
     kind, arguments = str(line.get("type", "")), as_arguments(called.get("param"))
     call, module = _call(called.get("call")), _below_root(line.get("module", ""))
     source = str(line.get("source", ""))[:_MOST_SOURCE]
@@ -311,17 +313,17 @@ def _call(call: object) -> Call | None:
 
 
 def _called(line: Mapping[str, Any]) -> str:
-    """The call of an operator within a step."""
+    """Return the key of an operator's call within a step."""
     return json.dumps([line.get(key) for key in ("model", "id", "folders")])
 
 
 def _below_root(path: object) -> str:
-    """``layer1.conv`` of ``root.layer1.conv``."""
+    """Return ``layer1.conv`` for ``root.layer1.conv``."""
     return str(path).partition(".")[2]
 
 
 def _root_of(path: Path) -> Path | None:
-    """The root of the hooks' tree that a folder is in or is; None for any other folder."""
+    """Return the root of the hooks' tree that contains the folder; None for any other folder."""
     path = path.resolve()
     for folder in (path, *path.parents[:_ABOVE]):
         if (folder / CONTROL).is_file() and (folder / PROCESSES).is_dir():
@@ -330,7 +332,7 @@ def _root_of(path: Path) -> Path | None:
 
 
 def _ends(root: Path) -> Iterator[tuple[str, bool]]:
-    """Each process and whether its index has its last line."""
+    """Yield each process and whether its index is complete."""
     for folder in _folders(root):
         try:
             with open_file(folder / LINES) as file:
@@ -348,7 +350,7 @@ def _folders(root: Path) -> list[Path]:
 
 
 def _lines(root: Path, place: Path = Path()) -> Iterator[Line]:
-    """The lines of all processes, or of the one and the step that ``place``, a path below the root, is of."""
+    """Yield the lines of all processes, or of the process and step of ``place``, a path relative to the root."""
     device, step, *_ = (*place.parts[1:3], "", "")  # tensors/{device}_{pid}/{step}
     for process in _folders(root):
         if device and device.rpartition("_")[2] != process.name:

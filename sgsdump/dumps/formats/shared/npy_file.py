@@ -98,7 +98,7 @@ def _parsed(head: bytes) -> tuple[np.dtype, tuple[int, ...], bool]:
     if len(shape) > _MOST_RANK or any(type(size) is not int or size < 0 for size in shape):
         raise FormatError(f"has an impossible shape: {str(shape)[:80]}")
     if math.prod(size or 1 for size in shape) * dtype.itemsize > _MOST_BYTES:
-        raise FormatError(f"declares a shape that is too large for any memory: {str(shape)[:80]}")
+        raise FormatError(f"declares a shape too large for any memory: {str(shape)[:80]}")
     return dtype, shape, bool(fortran)
 
 

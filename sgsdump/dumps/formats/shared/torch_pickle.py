@@ -1,13 +1,13 @@
-"""The pickle in a torch file: storages, tensors as views, their names.
+"""Interpretation of the pickle in a torch file: storages, tensors as views of storages, and tensor names.
 
-``torch.save`` writes a tensor as a call of ``torch._utils._rebuild_tensor_v2(storage, offset, size, stride, …)``, and a
-storage as a reference outside of the pickle, ``("storage", torch.FloatStorage, key, location, elements)``. The calls
-that are known here give records; any other is refused. (torch/_utils.py and torch/serialization.py are the source.)
+``torch.save`` writes a tensor as a call of ``torch._utils._rebuild_tensor_v2(storage, offset, size, stride, …)``. A
+storage is a persistent reference, ``("storage", torch.FloatStorage, key, location, elements)``. Known calls become
+plain records; all other calls are refused. Sources: torch/_utils.py, torch/serialization.py.
 
-Tensors lie in dicts, lists and objects within one another and are named by the way to them: ``{"model": {"conv.weight":
-…}, "steps": [{…}]}`` has ``model.conv.weight`` and ``steps.0.…``; a module that was saved whole has its tensors under
-the names of its state dict; a tensor alone has the file's name. Values that are not tensors are counted; what stands in
-several places is named where it comes first.
+Tensors may be nested in dicts, lists and objects. The path to a tensor is its name: ``{"model": {"conv.weight": …},
+"steps": [{…}]}`` holds ``model.conv.weight`` and ``steps.0.…``. A saved module has the names of its state dict; a
+single tensor has the name of the file. Values that are not tensors are counted. A tensor that occurs several times gets
+the name of its first occurrence.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sgsdump.tensors.dtypes import KNOWN
 
 MOST_RANK, MOST_BYTES = 32, 2**60
 BYTES = "UntypedStorage"
-# The element types of typed storages, by torch's names of the classes.
+# Element types of torch's typed storage classes.
 _STORAGES = {
     "DoubleStorage": "float64",
     "FloatStorage": "float32",
@@ -45,16 +45,16 @@ _STORAGES = {
 }
 DEEPEST, _SHOWN = 64, 3
 LONGEST_NAME = 2000
-# The dicts of a module in which its tensors and its parts stand.
+# Attributes of a module with its tensors and submodules.
 _OF_MODULE = ("_parameters", "_buffers", "_modules")
 
 
 class Storage(NamedTuple):
-    """A run of bytes beside the pickle, of which tensors are views.
+    """A contiguous buffer outside the pickle; tensors are views of it.
 
-    dtype     of its elements; None for bytes, and for types that are not known.
-    elements  of ``dtype``; bytes where it is None.
-    first     the element that counts as its first (views of older files).
+    dtype     element type; None for bytes and unknown types.
+    elements  number of elements; bytes if ``dtype`` is None.
+    first     index of the first element (views of older files).
     """
 
     key: str
@@ -66,7 +66,7 @@ class Storage(NamedTuple):
 
 @dataclass(frozen=True)
 class Scaled:
-    """The scale and zero point of a quantised tensor; arrays per channel are tensors of the file themselves."""
+    """Scale and zero point of a quantised tensor; per-channel arrays are views of the file."""
 
     scale: Any
     zero_point: Any
@@ -75,10 +75,11 @@ class Scaled:
 
 @dataclass(frozen=True)
 class View:
-    """A tensor: ``shape`` elements of a storage, ``strides`` apart (in elements), from element ``offset``.
+    """A tensor as a view of a storage; ``offset`` and ``strides`` are in elements.
 
-    dtype        None where the type is not known; ``type_name`` keeps torch's word.
-    conjugated, negated   what torch does with the values when it is asked for them.
+    dtype       element type; None if unknown. ``type_name`` keeps torch's name.
+    conjugated  torch conjugates the values on access (lazy flag).
+    negated     torch negates the values on access (lazy flag).
     """
 
     storage: Storage
@@ -97,7 +98,7 @@ class View:
 
     @property
     def span(self) -> int:
-        """The elements of the storage from the first to the last one that are the tensor's."""
+        """Number of storage elements from the first to the last element of the tensor."""
         if not self.elements:
             return 0
         return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides))
@@ -113,14 +114,16 @@ class View:
 
 
 class LeftOut(NamedTuple):
-    """A tensor that has no values here, and why."""
+    """The reason why a tensor has no readable values."""
 
     why: str
 
 
 def referred(reference: Any) -> Storage | Global:
-    """The storage that a reference outside of the pickle is of, or the class, beside whose name the older form keeps
-    its source text. Raises FormatError for any other reference."""
+    """Return the storage or class of a persistent reference; the older form keeps source text beside a class name.
+
+    Raises FormatError for any other reference.
+    """
     match reference:
         case ("module", Global() as of, *_):
             return of
@@ -130,11 +133,11 @@ def referred(reference: Any) -> Storage | Global:
             first = rest[0][1] if rest and isinstance(rest[0], tuple) and len(rest[0]) == 3 else 0
             if len(key) <= 200 and type(first) is int and 0 <= first < MOST_BYTES:
                 return Storage(key, word, dtype, elements, first)
-    raise FormatError("refused: the pickle points at something outside of itself that is not a storage")
+    raise FormatError("refused: the pickle has a persistent reference that is not a storage")
 
 
 def rebuilt(function: Global, arguments: tuple[Any, ...]) -> Any:
-    """The result of a call in a torch file: a View, LeftOut, or plain data. Raises FormatError."""
+    """Return the result of a call in a torch file: a View, LeftOut or plain data. Raises FormatError."""
     build = _CALLS.get((function.module, function.name))
     if build is None and function.module.startswith("torch_npu.") and function.name == "_rebuild_npu_tensor":
         build = _tensor
@@ -145,13 +148,13 @@ def rebuilt(function: Global, arguments: tuple[Any, ...]) -> Any:
     try:
         return build(*arguments)
     except (TypeError, ValueError, IndexError, AttributeError) as error:
-        raise FormatError(f"a damaged call of {function} ({' '.join(str(error).split())[:80]})") from None
+        raise FormatError(f"damaged call of {function} ({' '.join(str(error).split())[:80]})") from None
 
 
 def tensors_in(content: Any, alone: str, notes: list[str]) -> Iterator[tuple[str, View]]:
-    """Every tensor under its name, in the file's order; ``alone`` names one that is all there is.
+    """Yield name and view of each tensor in file order; ``alone`` is the name of a single tensor.
 
-    ``notes`` gets a line on what is not among them.
+    Skipped values are reported in ``notes``.
     """
     others, deep, visited = 0, 0, set[int]()
     waiting: list[tuple[str, Any, int]] = [("", content, 0)]
@@ -160,7 +163,7 @@ def tensors_in(content: Any, alone: str, notes: list[str]) -> Iterator[tuple[str
         if isinstance(value, View):
             yield name or alone, value
         elif isinstance(value, LeftOut):
-            notes.append(f"{(name or alone)[:200]!r} is {value.why}; it is left out")
+            notes.append(f"left out: {(name or alone)[:200]!r} is {value.why}")
         elif isinstance(value, dict | list | tuple | Object):
             if id(value) in visited and value != ():
                 continue
@@ -174,18 +177,18 @@ def tensors_in(content: Any, alone: str, notes: list[str]) -> Iterator[tuple[str
         elif value is not None and not isinstance(value, Global):
             others += 1
     if others:
-        notes.append(f"{others} values are not tensors (numbers, texts …); they are left out")
+        notes.append(f"left out: {others} values that are not tensors (numbers, strings …)")
     if deep:
-        notes.append(f"{deep} values lie more than {DEEPEST} deep, or under endless names; they are left out")
+        notes.append(f"left out: {deep} values nested more than {DEEPEST} deep or with names that are too long")
 
 
 def _tensor(of: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> View:
-    """``_rebuild_tensor`` and ``_v2``; the last argument of the latter may be a dict of flags."""
+    """Interpret ``_rebuild_tensor`` and ``_v2``; the last argument of the latter may be a dict of flags."""
     return _view(of, offset, size, stride, rest[-1] if rest else None)
 
 
 def _tensor_v3(of: Any, offset: Any, size: Any, stride: Any, *rest: Any) -> View:
-    """A tensor of a type that has no storage of its own: the storage is of bytes. The flags may be absent."""
+    """Interpret ``_rebuild_tensor_v3``: a type without a typed storage, stored as bytes. The flags may be absent."""
     _gradient, _hooks, dtype, flags = rest if len(rest) == 4 else (*rest, None)
     view = _view(of, offset, size, stride, flags)
     return replace(view, dtype=KNOWN.get(dtype.name), type_name=dtype.name)
@@ -204,12 +207,12 @@ def _quantised(of: Any, offset: Any, size: Any, stride: Any, how: Any, *_rest: A
 
 def _view(of: Any, offset: Any, size: Any, stride: Any, flags: Any = None) -> View:
     if not isinstance(of, Storage):
-        raise FormatError("the pickle makes a tensor of something that is not a storage")
+        raise FormatError("the pickle has a tensor without a storage")
     shape, strides = (_whole_numbers(numbers) for numbers in (size, stride))
     if len(shape) != len(strides) or len(shape) > MOST_RANK or type(offset) is not int or not 0 <= offset < MOST_BYTES:
-        raise FormatError(f"the pickle makes a tensor of a shape that cannot be: {str(list(shape))[:80]}")
+        raise FormatError(f"the pickle has a tensor of an impossible shape: {str(list(shape))[:80]}")
     if math.prod(max(1, size) for size in shape) > MOST_BYTES:
-        raise FormatError(f"the pickle makes a tensor beyond any memory: {str(list(shape))[:80]}")
+        raise FormatError(f"the pickle has a tensor that is too large for any memory: {str(list(shape))[:80]}")
     flags = flags if isinstance(flags, dict) else {}
     conjugated, negated = (flags.get(name) is True for name in ("conj", "neg"))
     return View(of, of.first + offset, shape, strides, of.dtype, of.type_name, None, conjugated, negated)
@@ -217,21 +220,21 @@ def _view(of: Any, offset: Any, size: Any, stride: Any, flags: Any = None) -> Vi
 
 def _whole_numbers(numbers: Any) -> tuple[int, ...]:
     if not isinstance(numbers, tuple | list) or any(type(n) is not int or not 0 <= n < MOST_BYTES for n in numbers):
-        raise FormatError("the pickle makes a tensor of a shape or strides that cannot be")
+        raise FormatError("the pickle has a tensor of impossible shape or strides")
     return tuple(numbers)
 
 
 def _first(data: Any, *_rest: Any) -> Any:
-    """Parameters, and values with a type beside them."""
+    """Return the first argument: the data of a parameter, or a value that is stored with its type."""
     return data
 
 
 def _of_type(function: Any, _type: Any, arguments: Any, _state: Any = None) -> Any:
-    """A tensor of a class of the user's."""
+    """Interpret a tensor of a user-defined class."""
     if not isinstance(function, Global) or not isinstance(arguments, tuple):
-        raise FormatError("a tensor of a class of its own, made by something that is not a name")
+        raise FormatError("the pickle has a tensor of a user-defined class without a named constructor")
     if (function.module, function.name) == ("torch._tensor", "_rebuild_from_type_v2"):
-        raise FormatError("a tensor of a class within a class")
+        raise FormatError("the pickle has a tensor of nested user-defined classes")
     return rebuilt(function, arguments)
 
 
@@ -240,12 +243,12 @@ def _without(why: str) -> Callable[..., LeftOut]:
 
 
 def _mapping(items: Any = (), *_rest: Any) -> dict[Any, Any]:
-    """OrderedDict, defaultdict, Counter: what is in them follows."""
+    """Create an OrderedDict or Counter; the pickle adds the items afterwards."""
     return items if isinstance(items, dict) else {}
 
 
 def _inside(value: Any) -> list[tuple[str, Any]]:
-    """The items directly in a container, each with its part of the name."""
+    """Return the direct items of a container, each with its part of the name."""
     if isinstance(value, dict):
         return [("" if key in _OF_MODULE else str(key)[:LONGEST_NAME], item) for key, item in value.items()]
     if isinstance(value, Object):
@@ -256,7 +259,7 @@ def _inside(value: Any) -> list[tuple[str, Any]]:
 
 
 def _containers(arguments: Any) -> list[Any]:
-    """The arguments that an object is made with in which tensors may be."""
+    """Return the constructor arguments of an object that may contain tensors."""
     kinds = (dict, list, tuple, Object, View, LeftOut)
     return [argument for argument in arguments if isinstance(argument, kinds)] if isinstance(arguments, tuple) else []
 

@@ -1,6 +1,7 @@
-"""The tensors of a torch file as views of its mapped bytes: where its pickle and its storages lie, and their values.
+"""Reader of the tensors in a torch file, as views of the mapped file.
 
-``torch/torch_file.py`` specifies the file. Nothing in it is run: ``torch_pickle.py`` says what its pickle may hold.
+``torch/torch_file.py`` specifies the file. No code in the file is executed; ``torch_pickle.py`` lists the calls that
+the pickle may contain.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from sgsdump.files.mapped import MappedFile, Source, in_memory, map_file, view
 from sgsdump.tensors.dtypes import carrier
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
 
-# A tensor may have that many times its file's bytes: one row that stands for many (``expand``) is stored once.
+# Limit of a tensor's size as a multiple of the file size: ``expand`` stores a repeated row only once.
 MOST_TIMES = 32
 PICKLE = "data.pkl"
 MAGIC = 0x1950A86A20F9469CFC6C
@@ -32,7 +33,7 @@ _SHOWN = 3
 
 
 class StorageSpan(NamedTuple):
-    """The bytes of a storage in a file: as they lie there, or a deflated member of an archive."""
+    """Position of a storage in the file: plain bytes, or a deflated member of an archive."""
 
     offset: int
     size: int
@@ -40,7 +41,7 @@ class StorageSpan(NamedTuple):
 
 
 class TorchFile(NamedTuple):
-    """A file whose pickle has been read. ``data`` maps or reads it; little-endian unless ``big``."""
+    """A torch file whose pickle has been read; little-endian unless ``big``."""
 
     path: Path
     data: Source
@@ -50,33 +51,31 @@ class TorchFile(NamedTuple):
 
 
 def tensor(file: TorchFile, name: str, view: View) -> Tensor | str:
-    """The tensor that a view is, or why it is left out. Raises FormatError when its storage is missing or too short."""
+    """Return the tensor of a view, or the reason to skip it. Raises FormatError if its storage is missing or short."""
     where = f"{file.path}: tensor {name[:80]!r}"
     if view.dtype is None:
-        return f"is of the type {view.type_name[:60]}, which is not known"
+        return f"has the unknown type {view.type_name[:60]}"
     span = file.spans.get(view.storage.key)
     if span is None:
-        raise FormatError(f"{where} is of the storage {view.storage.key[:80]!r}, which is missing")
+        raise FormatError(f"{where} uses the storage {view.storage.key[:80]!r}, which is missing")
     item = view.dtype.itemsize
     if view.span and (view.offset + view.span) * item > span.size:
-        raise FormatError(
-            f"{where} needs the bytes up to {(view.offset + view.span) * item} of a storage of {span.size}"
-        )
+        raise FormatError(f"{where} needs {(view.offset + view.span) * item} bytes of a storage of {span.size}")
     if view.elements * item > MOST_TIMES * file.size:
-        return f"is expanded to {view.elements} elements, of which the file stores {view.span}"
+        return f"is expanded to {view.elements} elements; the file stores only {view.span}"
     quant, dtype = None, view.dtype
     if view.scaled is not None:
         quant = _quant(file, name, view, view.scaled)
         if quant is None:
-            return "is quantised in a way that is not known"
+            return "has an unknown quantisation scheme"
         dtype = np.dtype(np.float32) if _many_zeros(file, name, view) is not None else dtype
     return Tensor(TensorInfo(name, view.shape, dtype, quant=quant), partial(_load, file, name, view))
 
 
 def read_tensors(path: Path, alone: str, notes: list[str]) -> list[Tensor]:
-    """The tensors of a file.
+    """Return the tensors of a file.
 
-    Raises FormatError for damage, for a file without tensors, and for a pickle that wants to call anything.
+    Raises FormatError for damage, for a file without tensors, and for a pickle with unknown calls.
     """
     data = map_file(path)
     content, file = (_archive if data[:4] == zip_member.MAGIC else _legacy)(data, path)
@@ -91,12 +90,12 @@ def read_tensors(path: Path, alone: str, notes: list[str]) -> list[Tensor]:
             left_out.setdefault(stored, []).append(name[:80])
     notes += [f"left out: {listed(names, _SHOWN, repr)}: it {why}" for why, names in left_out.items()]
     if not readable:
-        raise FormatError(f"{path} holds no tensor that can be read{': ' + notes[-1] if notes else ''}")
+        raise FormatError(f"{path} holds no readable tensor{': ' + notes[-1] if notes else ''}")
     return readable
 
 
 def _quant(file: TorchFile, name: str, view: View, scaled: Scaled) -> Quant | None:
-    """The scale and zero point; None where the arrays of scales are not arrays of this tensor's channels."""
+    """Return scale and zero point; None if the arrays do not match the tensor's channels."""
     if scaled.axis is None:
         return (
             Quant(view.dtype, scaled.scale, scaled.zero_point, exact=True) if abs(scaled.zero_point) < 2**31 else None
@@ -110,7 +109,7 @@ def _quant(file: TorchFile, name: str, view: View, scaled: Scaled) -> Quant | No
 
 
 def _many_zeros(file: TorchFile, name: str, view: View) -> np.ndarray | None:
-    """The zero points of channels that have different ones, which a Quant cannot say: such values are dequantised."""
+    """Return per-channel zero points that differ. A Quant cannot hold them, so such values are dequantised."""
     if view.scaled is None or view.scaled.axis is None:
         return None
     zeros = _array(file, name, view.scaled.zero_point)
@@ -137,7 +136,7 @@ def _load(file: TorchFile, name: str, view: View) -> np.ndarray:
 
 
 def _values(file: TorchFile, view: View) -> np.ndarray:
-    """The stored values in their shape: a view of the mapped file where they lie there as they are."""
+    """Return the stored values in their shape, as a view of the mapped file if possible."""
     assert view.dtype is not None
     span = file.spans[view.storage.key]
     flat = _run(file, span, view.dtype, view.span, view.offset)
@@ -160,11 +159,11 @@ def _run(file: TorchFile, span: StorageSpan, dtype: np.dtype, count: int, first:
         unpacked = zip_member.unpack(file.data, span.member)
         return np.frombuffer(unpacked, dtype, count, first * dtype.itemsize)
     except ValueError as error:
-        raise FormatError(f"cannot read {file.path}, was it changed? ({error})") from None
+        raise FormatError(f"cannot read {file.path} ({error}). Check whether the file was changed") from None
 
 
 def _turned(flat: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Values of a file of the other byte order."""
+    """Swap the byte order of the values."""
     unit = dtype.itemsize // (2 if dtype.kind == "c" else 1)
     if unit == 1 or not math.prod(flat.shape):
         return flat
@@ -173,11 +172,11 @@ def _turned(flat: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def _archive(data: MappedFile, path: Path) -> tuple[Any, TorchFile]:
-    """The content of a zip archive, and where its storages lie."""
+    """Return the unpickled content of a zip archive, and the positions of its storages."""
     members = {member.name: member for member in zip_member.members(data, path)}
     names = [name for name in members if name.rpartition("/")[2] == PICKLE and name.count("/") <= 1]
     if not names:
-        raise FormatError(f"{path} is not a torch file: there is no {PICKLE} in it")
+        raise FormatError(f"{path} is not a torch file: it contains no {PICKLE}")
     folder = names[0].removesuffix(PICKLE)
     storages = f"{folder}data/"
     spans = {
@@ -193,7 +192,7 @@ def _archive(data: MappedFile, path: Path) -> tuple[Any, TorchFile]:
 
 
 def _legacy(data: MappedFile, path: Path) -> tuple[Any, TorchFile]:
-    """The content of the older form, and where its storages lie."""
+    """Return the unpickled content of a file of the older form, and the positions of its storages."""
     data.seek(0)
     used: dict[str, Storage] = {}
 
@@ -205,16 +204,16 @@ def _legacy(data: MappedFile, path: Path) -> tuple[Any, TorchFile]:
 
     magic, protocol, machine, content, keys = (pickle_machine.load(data, str(path), rebuilt, refer) for _ in range(5))
     if magic != MAGIC or protocol != _PROTOCOL or not isinstance(machine, dict) or not isinstance(keys, list):
-        raise FormatError(f"{path} is not a whole torch file of the older form")
+        raise FormatError(f"{path} is not a complete torch file of the older form")
     big = machine.get("little_endian") is False
     spans: dict[str, StorageSpan] = {}
     offset = data.tell()
     for key in keys:
         if not isinstance(key, str) or key not in used:
-            raise FormatError(f"{path} has a storage {str(key)[:80]!r} that no tensor is of")
+            raise FormatError(f"{path} has a storage {str(key)[:80]!r} that no tensor uses")
         stored = used[key]
         if stored.dtype is None and stored.type_name != BYTES:
-            raise FormatError(f"{path} has storages of the type {stored.type_name[:60]!r}, which is not known")
+            raise FormatError(f"{path} has storages of the unknown type {stored.type_name[:60]!r}")
         count = int.from_bytes(data[offset : offset + 8], "big" if big else "little")
         size = count * (1 if stored.dtype is None else stored.dtype.itemsize)
         if offset + 8 + size > len(data):

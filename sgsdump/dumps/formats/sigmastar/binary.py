@@ -1,4 +1,4 @@
-r"""The SigmaStar binary dump, ``*_outtensor_dump.bin``: what simulators and framework dumpers write.
+r"""Reader and writer of SigmaStar binary dumps, ``*_outtensor_dump.bin``, of simulators and framework dumpers.
 
 ::
 
@@ -10,12 +10,12 @@ r"""The SigmaStar binary dump, ``*_outtensor_dump.bin``: what simulators and fra
              | ""                                                                      ONNX and Caffe dumpers
              | "};\n"                                                                  TFLite dumper
 
-There is no index, no count, no checksum: a reader walks by N and never searches, as a payload may hold any bytes.
-The end of a file is a record boundary like any other, so a file cut exactly there reads as a shorter dump.
+The file has no index, count or checksum. The reader advances by N and never searches, because a payload may contain any
+bytes. A file that was cut exactly at a record boundary reads as a shorter dump.
 
-An integer dump of the older SDK may be padded, and its headers have no shape, so that only sizes can tell: with
-eliminateGarbage off every buffer is a multiple of 64 bytes (docs/formats/sigmastar.md#padded-buffers); without padding
-a network has hardly ever only such sizes, its outputs' least of all. The reader notes that.
+An integer dump of the older SDK may be padded. Its headers have no shape, so only sizes show the padding: with
+eliminateGarbage off, all buffers are multiples of 64 bytes (docs/formats/sigmastar.md#padded-buffers). Without padding,
+a model rarely has only such sizes. The reader adds a note if all sizes are multiples of 64 bytes.
 """
 
 from __future__ import annotations
@@ -60,38 +60,40 @@ from sgsdump.tensors.dtypes import is_integer
 from sgsdump.tensors.sdk_buffers import BUFFER_BYTES
 
 SIZE, LONGEST_ENDING = 1 << 10, 64  # bytes
-LARGE = 1 << 14  # bytes of a payload after which it is worth the call
+LARGE = 1 << 14  # after larger payloads, pread is faster than mapping a new page
 _ASKED = 20
 ENDINGS = {"group": END_SHORT, "short": END_SHORT, "none": END_NONE, "tflite": END_TFLITE}
 Group = tuple[str, int]
 
 
 class Between(NamedTuple):
-    """The bytes between two payloads, from ``start`` on, read from the file: a page that is mapped for them costs the
-    system several times as much."""
+    """Bytes between two payloads, from ``start``, read from the file.
+
+    Mapping a page for these bytes costs several times as much as reading them.
+    """
 
     data: bytes
     start: int
 
     def header(self, offset: int) -> Found | None:
-        """The header at ``offset``, with its size line; None where it is not here as a whole."""
+        """Return the header and size line at ``offset``; None if the bytes do not contain them completely."""
         found = parse_header(self.data, offset - self.start)
         if found is None or found.size is None or found.header.cut:
             return None
         return found._replace(end=found.end + self.start)
 
     def ending(self, end: int, size: int) -> bytes | None:
-        """The bytes after a payload; None where it is not here as a whole, or not legal."""
+        """Return the ending after a payload; None if it is incomplete or invalid."""
         is_here = end - self.start + LONGEST_ENDING <= len(self.data)
         return binary_ending(self.data, end - self.start, size) if is_here else None
 
 
 class PaddingNote(str):
-    """The note that a dump may be padded, a type of its own so that it can be withdrawn when shapes become known."""
+    """Note that a dump may be padded; a separate type, so that it can be removed when shapes become known."""
 
 
 class RecordOverride(NamedTuple):
-    """A record's own bytes, where a variant's rules would not give them back."""
+    """Original bytes of a record that the rules of a variant do not reproduce."""
 
     name: str
     size: int
@@ -101,12 +103,12 @@ class RecordOverride(NamedTuple):
 
 @dataclass(frozen=True)
 class BinVariant:
-    """The form of a binary dump.
+    """Form of a binary dump.
 
-    is_float  the head's flag: all payloads float32, or all raw integers.
-    shaped    header lines of the newer SDK, with shape and dims (where the shape is known).
-    ending    ``group``: the simulators'; ``short``: "\\n};\\n" always; ``none``: ONNX and Caffe; ``tflite``.
-    odd       by record number, bytes that follow none of these rules.
+    is_float  flag of the first line: all payloads are float32, or all are integers.
+    shaped    header lines of the newer SDK, with shape and dims (if the shape is known).
+    ending    ``group``: simulators; ``short``: always "\\n};\\n"; ``none``: ONNX and Caffe; ``tflite``.
+    odd       original bytes of records that do not follow these rules, by record number.
     """
 
     is_float: bool = True
@@ -115,13 +117,12 @@ class BinVariant:
     odd: Mapping[int, RecordOverride] = field(default_factory=dict)
 
     def of_part(self) -> BinVariant:
-        """The variant for a dump of other records."""
+        """Return the variant for a dump of other records."""
         return replace(self, odd={})
 
 
 class RecordSpan(NamedTuple):
-    """Where a record lies: byte offsets of its header and its payload, the payload's size, its ending;
-    ``plain`` as in Found."""
+    """Position of a record: offsets of header and payload, size of the payload, ending; ``plain`` as in Found."""
 
     header: Header
     offset: int
@@ -138,8 +139,10 @@ TFLITE = BinVariant(ending="tflite")
 
 
 def padding_notes(records: Sequence[Record], sizes: Sequence[int]) -> list[str]:
-    """A note where every integer tensor without a shape is a multiple of 64 bytes, and one of the smallest ends in zero
-    bytes; ``sizes`` are those of the records' payloads, in bytes."""
+    """Return a note if the dump may be padded; ``sizes`` are the payload sizes in bytes.
+
+    This is assumed if all integer tensors without a shape are multiples of 64 bytes and one of the smallest ends in 0.
+    """
     integers = [
         (size, record)
         for record, size in zip(records, sizes)
@@ -153,22 +156,24 @@ def padding_notes(records: Sequence[Record], sizes: Sequence[int]) -> list[str]:
     return [
         PaddingNote(
             f"may be padded: all of {len(integers)} integer tensors without a shape are multiples of {BUFFER_BYTES} "
-            f"bytes, as with eliminateGarbage off; --parse-net tells their shapes and takes the padding away"
+            f"bytes, as with eliminateGarbage off; give --parse-net to add the shapes and remove the padding"
         )
     ]
 
 
 def without_padding_notes(notes: Sequence[str]) -> list[str]:
-    """The notes of a dump whose shapes have become known otherwise."""
+    """Return the notes without padding notes, for a dump whose shapes are now known."""
     return [note for note in notes if not isinstance(note, PaddingNote)]
 
 
 def walk(data: Buffer, path: Path, file: OpenFile | None = None) -> Iterator[RecordSpan]:
-    """The spans of all records of a mapped dump, in file order, read from ``file`` where it is open. Raises
-    FormatError at the first that is damaged."""
+    """Yield the positions of all records of a mapped dump; ``file`` is the same file for faster reads.
+
+    Raises FormatError at the first damaged record.
+    """
     head = HEAD.match(data)
     if head is None:
-        raise FormatError(f"{path} does not begin with 'isFloat: 0' or 'isFloat: 1'; is it a SigmaStar dump?")
+        raise FormatError(f"{path} does not begin with 'isFloat: 0' or 'isFloat: 1'. Check that it is a SigmaStar dump")
     offset, total, number = head.end(), len(data), 0
     span: RecordSpan | None = None
     here: Between | None = None
@@ -176,11 +181,11 @@ def walk(data: Buffer, path: Path, file: OpenFile | None = None) -> Iterator[Rec
         before = span
         found = (here and here.header(offset)) or parse_header(data, offset)
         if found is None or found.size is None:
-            raise _trouble(path, number, "", offset, "has no whole header")
+            raise _trouble(path, number, "", offset, "has no complete header")
         header, payload, size = found.header, found.end, found.size
         end = payload + size
         if not payload <= end <= total:
-            reason = f"says it holds {size} bytes, {total - payload} are left in the file"
+            reason = f"declares {size} bytes, but {total - payload} are left in the file"
             raise _trouble(path, number, header.name, offset, reason)
         here = Between(os.pread(file.descriptor, SIZE, end), end) if file and size > LARGE else None
         ending = here.ending(end, size) if here else None
@@ -191,10 +196,10 @@ def walk(data: Buffer, path: Path, file: OpenFile | None = None) -> Iterator[Rec
         yield span
         offset = end + len(ending)
         if offset == total and (_continues(span) or (before and before.ending and not ending)):
-            raise _trouble(path, number, header.name, span.offset, "is the last one though its ending promises more")
+            raise _trouble(path, number, header.name, span.offset, "is the last, but its ending announces more")
         number += 1
     if span is None:
-        raise FormatError(f"{path} holds no tensor; was the run that wrote it cut off?")
+        raise FormatError(f"{path} holds no tensor. Check that the run that wrote it finished")
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -202,7 +207,7 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> Dump:
-    """A dump whose payloads are read-only views of the mapped file. Raises FormatError for a damaged file."""
+    """Read a binary dump; payloads are read-only views of the mapped file. Raises FormatError for damage."""
     data = map_file(path)
     with kept_open():
         spans = list(walk(data, path, opened(np.frombuffer(data, np.uint8))))
@@ -222,10 +227,11 @@ def read(path: Path) -> Dump:
 
 
 def write(records: Iterable[Record], path: Path, variant: BinVariant | None) -> None:
-    """Write records one at a time. ``variant`` None: newer header lines, simulators' endings, isFloat by the first
-    tensor (0 when that holds quantised integers).
+    """Write records one at a time.
 
-    Raises ValuesError for a tensor that the variant cannot hold, OutputError when the disk refuses.
+    ``variant`` None means header lines of the newer SDK and endings of the simulators; isFloat is 0 if the first tensor
+    holds quantised integers, else 1. Raises ValuesError for a tensor that the variant cannot hold, OutputError if
+    writing fails.
     """
     with replacing(Path(path)) as file:
         group: Group | None = None
@@ -235,7 +241,7 @@ def write(records: Iterable[Record], path: Path, variant: BinVariant | None) -> 
             if not number:
                 file.write(b"isFloat: %d\n" % variant.is_float)
             if variant.ending == "group" and group is not None:
-                # Whether a record is the last of its group shows only when the next one is here.
+                # Only the next record shows whether the previous record was the last of its group.
                 file.write(_ending(size, group == (record.io, record.op_index)))
             group, size = _write_one(file, record, number, variant)
             number += 1
@@ -247,12 +253,12 @@ def write(records: Iterable[Record], path: Path, variant: BinVariant | None) -> 
 
 
 def loses(records: Sequence[Record], variant: BinVariant | None) -> Iterator[Lost]:
-    """The losses of a dump of this variant; see ``Format.loses``."""
+    """Yield the losses of a dump of this variant; see ``Format.loses``."""
     for record in records:
         variant = variant or _usual(record)
         yield from lost(record, variant.shaped, variant.is_float)
         if variant.ending == "none" and record.io == "in":
-            yield Lost(record, "is an input, which the ONNX and Caffe dumpers' form has no place for", True)
+            yield Lost(record, "is an input, which the form of the ONNX and Caffe dumpers cannot hold", True)
 
 
 def _ends_in_zero(record: Record) -> bool:
@@ -264,7 +270,7 @@ def _ends_in_zero(record: Record) -> bool:
 
 def _trouble(path: Path, number: int, name: str, offset: int, what: str) -> FormatError:
     who = f"record {number} {name!r}" if name else f"record {number}"
-    return FormatError(f"{path}: {who} at byte {offset} {what}; the file is cut off or damaged, dump it again")
+    return FormatError(f"{path}: {who} at byte {offset} {what}. The file is cut off or damaged; dump it again")
 
 
 def _continues(span: RecordSpan) -> bool:
@@ -272,7 +278,7 @@ def _continues(span: RecordSpan) -> bool:
 
 
 def _variant(data: Buffer, spans: list[RecordSpan], records: list[Record], is_float: bool) -> BinVariant:
-    """The rules that give most of this file back, and the bytes of the records that follow no rule."""
+    """Return the rules that reproduce most of the file, and the original bytes of other records."""
     shaped = any(span.header.shape is not None for span in spans)
     groups = [(record.io, record.op_index) for record in records]
     grouped = [_ending(span.size, group == after) for span, group, after in zip(spans, groups, [*groups[1:], None])]
@@ -291,7 +297,7 @@ def _variant(data: Buffer, spans: list[RecordSpan], records: list[Record], is_fl
 
 
 def _ending(size: int, continues: bool) -> bytes:
-    """The simulators' ending of a record of ``size`` bytes; ``continues`` when the next one is of its group."""
+    """Return the simulators' ending of a record; ``continues`` if the next record belongs to the same group."""
     return END_SHORT + format_size(size) if continues else END_SHORT
 
 
@@ -301,10 +307,10 @@ def _usual(first: Record) -> BinVariant:
 
 
 def _write_one(file: IO[bytes], record: Record, number: int, variant: BinVariant) -> tuple[Group | None, int]:
-    """Write a record but for a ``group`` ending, which is the caller's; returns its group, None when it has its end."""
+    """Write a record; return its group if the caller must write the ending, else None; and the payload's size."""
     if variant.ending == "none" and record.io == "in":
         raise OutputError(
-            f"cannot write input {record.name!r}: a dump in the ONNX and Caffe dumpers' form holds outputs only"
+            f"cannot write input {record.name!r}: a dump in the form of the ONNX and Caffe dumpers holds only outputs"
         )
     header = format_header(header_of(record, variant.shaped, variant.is_float))
     payload = values_of(record, variant.is_float)

@@ -1,22 +1,22 @@
-r"""A dump as one file per tensor: layer files, and splite_binary_to_binary's tree.
+r"""Reader and writer of dumps with one file per tensor: layer files, and trees of splite_binary_to_binary.
 
-Layer files, with one file of all tensors beside them (docs/formats/sigmastar.md#layer-files)::
+Layer files, beside one file of all tensors (docs/formats/sigmastar.md#layer-files)::
 
     dumpData/onnx_NHWC_outtensor_dump.txt     all tensors, 4-D ones as NHWC
-    dumpData/NHWC/block_dw#(1, 10, 12, 10)    one tensor and its shape, no head line
-    dumpData/NCHW/block_dw#(1, 10, 10, 12)    the same as NCHW
-    dumpData/shape.txt                        Caffe's: "block_dw<TAB>(1, 10, 10, 12)", "/" in names as "_"
+    dumpData/NHWC/block_dw#(1, 10, 12, 10)    one tensor and its shape, no isFloat line
+    dumpData/NCHW/block_dw#(1, 10, 10, 12)    the same tensor as NCHW
+    dumpData/shape.txt                        Caffe only: "block_dw<TAB>(1, 10, 10, 12)", "/" in names as "_"
 
 In a name ``/ : * ? < > |`` become ``_``.
 
 A split dump (docs/formats/sigmastar.md#split-dumps)::
 
-    3.block_dw.xx.inputs/input0     op index, name up to the first white space ("/" as "_", ":" left out)
-    3.block_dw.xx.output0/output    the slot of an output; the name is the tensor's own
+    3.block_dw.xx.inputs/input0     op index, name up to the first white space ("/" as "_", without ":")
+    3.block_dw.xx.output0/output    slot of an output; the name is the tensor's name
     file := "isFloat: " 0|1 "\n" header size payload                  nothing after the payload
 
-All inputs of an operator have folders of their own names. Names too long for a file system are cut and keep a hash;
-the header in the file has the whole name. A second tensor of one path gets ``~2``.
+Each input of an operator has a folder with its own name. A name that is too long for a file system is cut and extended
+by a hash; the header in the file has the full name. A second tensor with the same path gets ``~2``.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def write_text(
     caffe: bool = False,
     folders: tuple[Path, Path] | None = None,
 ) -> None:
-    """Write records, one at a time, as the file of all tensors ``path`` and as one file per tensor beside it.
+    """Write records one at a time into ``path``, the file of all tensors, and into one file per tensor beside it.
 
-    inputs   the network's inputs, which get files of their own but are not in ``path``.
-    caffe    the files of one tensor have the safe name in their header and count ``inputs`` too, as caffe_dump_data.py
-             does; without it, ``input[0] data = {`` begins the values of an input, as in onnx_dump_data.py.
-    folders  the NHWC and NCHW folders when they are not beside ``path``; older ones are set aside.
+    inputs   model inputs, which get their own files but are not part of ``path``.
+    caffe    follow caffe_dump_data.py: headers in the tensor files have the safe name and count ``inputs`` too. If
+             False, follow onnx_dump_data.py: ``input[0] data = {`` precedes the values of an input.
+    folders  NHWC and NCHW folders if they are not beside ``path``; existing folders are moved aside.
     """
     nhwc, nchw = folders or (path.parent / NHWC, path.parent / NCHW)
     with replacing_folder(nhwc) as nhwc_part, replacing_folder(nchw) as nchw_part:
@@ -79,7 +79,7 @@ def write_text(
 
 
 def write_shapes(records: Iterable[Record], path: Path) -> None:
-    """Write Caffe's ``shape.txt``: the NCHW shape of every tensor, inputs first."""
+    """Write Caffe's ``shape.txt``: the NCHW shape of each tensor, inputs first."""
     with replacing(path) as file:
         for record in records:
             line = f"{record.name.replace('/', '_')}\t{_header(record, NCHW).shape}\n"
@@ -87,10 +87,10 @@ def write_shapes(records: Iterable[Record], path: Path) -> None:
 
 
 def write_tree(dump: Dump, folder: Path, text: bool = False) -> int:
-    """Split a dump into ``folder``, an older one set aside; returns the number of files.
+    """Split a dump into files below ``folder`` and return the number of files; an existing folder is moved aside.
 
-    text  print the values, as ``splite_dump_binary`` does; an output's file is then called ``_data``.
-    Raises FormatError or ValuesError for a damaged tensor, OutputError when the disk refuses.
+    text  print values like ``splite_dump_binary``; the file of an output is then named ``_data``.
+    Raises FormatError or ValuesError for a damaged tensor, OutputError if writing fails.
     """
     taken = Taken()
     with replacing_folder(folder) as root:
@@ -105,9 +105,9 @@ def write_tree(dump: Dump, folder: Path, text: bool = False) -> int:
 
 
 def read_tree(folder: Path) -> Dump:
-    """The dump that was split into ``folder``, by op index, inputs before outputs, by slot.
+    """Read the dump that was split into ``folder``, sorted by op index, inputs before outputs, then by slot.
 
-    Raises FormatError when the folder holds no such tree, or a file in it is damaged.
+    Raises FormatError if the folder has no such tree, or if a file is damaged.
     """
     read = []
     for file in folder.rglob("*"):
@@ -116,7 +116,9 @@ def read_tree(folder: Path) -> Dump:
             op_index, is_input, in_slot, out_slot = match.groups()
             read.append((int(op_index), not is_input, int(in_slot or out_slot), str(file)))
     if not read:
-        raise FormatError(f"{folder} holds no split dump (folders like 3.conv1.xx.output0); was it made by splite_*?")
+        raise FormatError(
+            f"{folder} holds no split dump (folders like 3.conv1.xx.output0). Check that splite_* wrote the folder"
+        )
     parts = [(_read_one(Path(file)), op_index) for op_index, _, _, file in sorted(read)]
     records = [replace(record, op_index=op_index) for (record, _, _), op_index in parts]
     _, is_float, shaped = parts[0][0]
@@ -164,10 +166,10 @@ def _write_one(dump: Dump, number: int, file: Path) -> None:
 
 
 def _read_one(file: Path) -> tuple[Record, bool, bool]:
-    """The record of a file, and whether it is of floats and its header has a shape.
+    """Read a file; return its record, whether it holds floats, and whether its header has a shape.
 
-    Unlike a dump's, an input's payload here ends with the file, which a reader of dumps calls damage. No file stays
-    open: a tree may have more of them than a process may open.
+    The payload of an input ends with the file, which the reader of whole dumps would report as damage. Files are
+    closed, because a tree may have more files than a process may open.
     """
     with map_file(file) as data:
         head = HEAD.match(data)
@@ -178,7 +180,7 @@ def _read_one(file: Path) -> tuple[Record, bool, bool]:
         remaining = len(data) - found.end if found else 0
     dtype = stored_dtype(found.header, is_float) if found else np.dtype(np.uint8)
     if found is None or found.size != remaining or remaining % dtype.itemsize:
-        raise FormatError(f"{file} is not one whole tensor of a split dump; it is cut off or damaged, split again")
+        raise FormatError(f"{file} is not a complete tensor of a split dump: it is cut off or damaged. Split again")
     header = found.header
     load = partial(_load, data.source, dtype, remaining, found.end)
     return record_of(header, header.op_index or 0, dtype, load), is_float, header.shape is not None
@@ -207,7 +209,7 @@ def _printed(dump: Dump) -> TextVariant:
 
 
 def _style(dump: Dump) -> tuple[bool, bool]:
-    """Whether a dump is written as floats, and whether its headers have shapes."""
+    """Return whether the dump is written as floats, and whether its headers have shapes."""
     if isinstance(dump.variant, (BinVariant, TextVariant)):
         return dump.variant.is_float, dump.variant.shaped
     return all(is_float(record.tensor.info.dtype) for record in dump.records), True

@@ -1,8 +1,7 @@
-"""From a SigmaStar record header to a Record, from a Record back to its header and payload, and what these cannot hold
-of it.
+"""Conversion between SigmaStar record headers and Records, and the losses of this conversion.
 
-One rule governs the payload: in an ``isFloat: 1`` file every value is float32, whatever the type word says; in an
-``isFloat: 0`` file the bytes are the integers of that type.
+In an ``isFloat: 1`` file, all values are float32, whatever the type word says. In an ``isFloat: 0`` file, the payload
+holds integers of the header's type.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ BYTES = np.dtype(np.uint8)
 
 
 def stored_dtype(header: Header, is_float: bool) -> np.dtype:
-    """The type of the payload's values; bytes where an integer file names a type we do not know."""
+    """Return the type of the payload's values; bytes if an integer file has an unknown type word."""
     return FLOAT32 if is_float else dtype_of(header.type) or BYTES
 
 
 def record_of(
     header: Header, op_index: int, dtype: np.dtype, load: Callable[[], np.ndarray], layout: str = NHWC
 ) -> Record:
-    """The record of a header; ``layout`` is of 4-D tensors and of tensors whose shape is unknown."""
+    """Return the record of a header; ``layout`` applies to 4-D tensors and to tensors of unknown shape."""
     io, slot, scale, zero_point, word, name, constant, shape, _, _, op_type, cut = header
     quant = quant_of(word, scale, zero_point)
     info = TensorInfo(name, shape, dtype, layout if shape is None or len(shape) == 4 else None, quant, op_type)
@@ -42,7 +41,7 @@ def record_of(
 
 @lru_cache(maxsize=4096)
 def quant_of(word: str, scale: float, zero_point: int) -> Quant | None:
-    """The quantisation in line0; None for a plain float."""
+    """Return the quantisation in line0; None for a plain float."""
     if word == "float" and scale == 0 and zero_point == 0:
         return None
     dtype = dtype_of(word)
@@ -50,9 +49,9 @@ def quant_of(word: str, scale: float, zero_point: int) -> Quant | None:
 
 
 def header_of(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) -> Header:
-    """The header to write for a record: with its shape in ``layout`` when ``shaped`` and known.
+    """Return the header to write for a record; if ``shaped``, with its shape (if known) in ``layout``.
 
-    Raises ValuesError when the container has no word for the tensor's type.
+    Raises ValuesError if the format has no word for the tensor's type.
     """
     info = record.tensor.info
     quant = info.quant
@@ -81,7 +80,7 @@ def header_of(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) 
 
 
 def type_word(info: TensorInfo, is_float: bool) -> str | None:
-    """The word after ``type:``; None when the container has none for the tensor's type."""
+    """Return the word after ``type:``; None if the format has none for the tensor's type."""
     quant = info.quant
     if quant is None:
         return word_of(FLOAT32 if is_float else info.dtype)
@@ -89,15 +88,15 @@ def type_word(info: TensorInfo, is_float: bool) -> str | None:
 
 
 def payload_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray:
-    """``values_of``, flat."""
+    """Return the result of ``values_of`` as a flat array."""
     return np.ascontiguousarray(in_memory(values_of(record, is_float, layout))).reshape(-1)
 
 
 def values_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray:
-    """The values to write, in C order: float32 in an ``isFloat: 1`` file, the stored integers in an ``isFloat: 0`` one.
+    """Return the values to write, in C order: float32 for ``isFloat: 1``, stored integers for ``isFloat: 0``.
 
-    Integers become real values in a float file, except constants, which the SDK prints unscaled. 4-D tensors of
-    the other layout are transposed. Raises ValuesError for integers of inexact scale and for floats in an integer file.
+    In a float file, integers become real values, except constants, which the SDK prints unscaled. 4-D tensors of the
+    other layout are transposed. Raises ValuesError for integers of inexact scale and for floats in an integer file.
     """
     tensor = record.tensor
     info = tensor.info
@@ -105,10 +104,10 @@ def values_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray:
     if not is_float:
         if info.quant is not None and info.quant.dtype not in (None, info.dtype):
             raise ValuesError(
-                f"tensor {info.name!r} is stored as {info.dtype}, not as the {info.quant.dtype} it is quantised to; "
-                f"an isFloat 0 dump holds the integers: write an isFloat 1 dump"
+                f"tensor {info.name!r} is stored as {info.dtype} instead of {info.quant.dtype}, to which it is "
+                f"quantised. An isFloat 0 dump needs the integers; write an isFloat 1 dump"
             )
-        # 4 bits as the byte of their value: a negative one's byte in memory is undefined above its nibble
+        # A 4-bit value becomes the byte of its value, because the upper bits of a negative one in memory are undefined.
         stored = tensor.stored_view() if transposed else tensor.raw_view()
         array = carried(stored if stored.dtype.isnative else in_memory(stored))
     elif is_integer(info.dtype) and info.quant is not None and not record.constant:
@@ -125,15 +124,15 @@ def values_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray:
 
 
 def is_transposed(info: TensorInfo, layout: str) -> bool:
-    """Whether a 4-D tensor is of the other layout than the file's."""
+    """Return whether a 4-D tensor's layout differs from the file's."""
     return info.layout in (NHWC, NCHW) and info.layout != layout and info.shape is not None and len(info.shape) == 4
 
 
 def infer_op_indexes(headers: Sequence[Header], continues: Sequence[bool]) -> list[int]:
-    """Operator indexes, those that a cut took inferred from the neighbours.
+    """Return the operator indexes; infer those that were cut off from neighbouring records.
 
-    ``continues[i]`` says that record i's ending promises another tensor of its group. Records run op 0 inputs, op 0
-    outputs, op 1 inputs …, and slots count up inside a group.
+    ``continues[i]`` is True if the ending of record i announces another tensor of its group. Records are ordered by
+    operator, inputs before outputs, and slots increase within a group.
     """
     known = next((i for i, header in enumerate(headers) if header.op_index is not None), None)
     indexes: list[int] = []
@@ -149,7 +148,7 @@ def infer_op_indexes(headers: Sequence[Header], continues: Sequence[bool]) -> li
 
 
 def lost(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) -> Iterator[Lost]:
-    """The losses of a record in a file of these variants; see ``Format.loses``."""
+    """Yield the losses of a record in a file of this form; see ``Format.loses``."""
     if record.tensor.statistics is not None:
         yield Lost(record, "has no values, statistics at most", True)
     yield from _lost_values(record, is_float)
@@ -163,7 +162,7 @@ def lost(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) -> It
 
 
 def _step(before: Header, after: Header, continues: bool) -> int:
-    """Operators from ``before`` to ``after``: 0 in a group or from an operator's inputs to its outputs, else 1."""
+    """Return 0 if two consecutive records belong to the same operator, else 1."""
     if continues or (before.io == after.io and after.slot > before.slot):
         return 0
     return 0 if before.io == "in" and after.io == "out" else 1

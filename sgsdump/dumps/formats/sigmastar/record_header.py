@@ -1,4 +1,4 @@
-r"""The header lines of a SigmaStar dump record: parse and format. No files here, only bytes.
+r"""Parser and formatter of the header lines of a SigmaStar dump record; works on bytes, not on files.
 
 ::
 
@@ -7,9 +7,9 @@ r"""The header lines of a SigmaStar dump record: parse and format. No files here
     line1 := "op_" io "[" op_index "] " OP_TYPE " = {\n"         ("input[i] " in the ONNX dumper's layer files)
     size  := "//buffer data size: " N "\n"                       (absent in the old simulators' string dumps)
 
-The old writer formats line0 and line1 into 255 bytes: what is longer is cut, and what follows comes without a newline.
-A name may hold anything but a newline, so it reaches to the *last* ``" bConstant:"``. Bytes that are not UTF-8 live
-as surrogate escapes and are written back unchanged.
+The old SDK writer formats line0 and line1 into 255 bytes. It cuts longer text, and no newline follows the cut. A name
+may contain anything except a newline, so it extends to the *last* ``" bConstant:"``. Bytes that are not UTF-8 become
+surrogate escapes and are written back unchanged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LINE0 = re.compile(_FACTS + rb"([^\n]*)" + _CONSTANT + rb"(?: shape:\[([\d, ]{0
 _LINES = re.compile(
     _LINE0.pattern + rb"(op_in|op_out|input)\[(\d{1,9})\] ([^\n]*) = \{\n" + rb"(?://buffer data size: (-?\d{1,20})\n)?"
 )
-# The same, in exactly the way format_header prints: what it matches needs no comparing when a file is read.
+# Header lines exactly as format_header prints them; such a header need not be compared when a file is read.
 _INT = rb"(?:0|[1-9]\d{0,8})"
 _PLAIN = re.compile(
     rb"//(in|out) (" + _INT + rb") s: (" + _INT + rb"\.\d{6}) z: (0|-?[1-9]\d{0,18}) type: (\S{1,64}) name: ([^\n]*)"
@@ -67,7 +67,7 @@ _DTYPES: dict[np.dtype, str] = {dtype: word for word, dtype in _WORDS.items()}
 
 
 class Header(NamedTuple):
-    """The facts of line0 and line1. ``op_index`` is None when the cut took it; ``op`` is the word that starts line1."""
+    """Facts of line0 and line1; ``op_index`` is None if it was cut off, ``op`` is the first word of line1."""
 
     io: str
     slot: int
@@ -84,8 +84,12 @@ class Header(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A header in a file: N of the size line that follows (None without such a line; perhaps negative), where both
-    end, and whether format_header is known to give the same bytes (``plain``)."""
+    """A header found in a file.
+
+    size   N of the size line (may be negative); None without a size line.
+    end    offset after header and size line.
+    plain  True if format_header certainly reproduces the bytes.
+    """
 
     header: Header
     size: int | None
@@ -94,20 +98,20 @@ class Found(NamedTuple):
 
 
 def dtype_of(word: str) -> np.dtype | None:
-    """The numpy type of a type word (``SGS_S16`` -> int16), None for a word we do not know."""
+    """Return the numpy type of a type word (``SGS_S16`` -> int16); None for an unknown word."""
     return _WORDS.get(word)
 
 
 def word_of(dtype: np.dtype) -> str | None:
-    """The type word of a numpy type, None when the container has none for it (uint32, float16 …)."""
+    """Return the type word of a numpy type; None if the format has none (uint32, float16 …)."""
     return _DTYPES.get(np.dtype(dtype))
 
 
 def parse_header(data: Buffer, start: int = 0) -> Found | None:
-    """The header at ``start`` of a bytes-like object; None when none lies there.
+    """Return the header at ``start`` of a bytes-like object; None if there is none.
 
-    Where whole lines do not match but 255 bytes with the facts of line0 do, the header counts as cut; the caller
-    checks that what follows makes sense.
+    If the full lines do not match but 255 bytes with the facts of line0 do, the header counts as cut. The caller must
+    check the bytes after a cut header.
     """
     plain = _PLAIN.match(data, start)
     match = plain or _LINES.match(data, start)
@@ -134,9 +138,9 @@ def parse_header(data: Buffer, start: int = 0) -> Found | None:
 
 
 def format_header(header: Header) -> bytes:
-    """line0 and line1; cut to 255 bytes when the header is marked cut. Raises OutputError for what no line can hold."""
+    """Return line0 and line1, cut to 255 bytes if the header is marked so. Raises OutputError for unsuitable names."""
     if "\n" in header.name or "\n" in header.op_type:
-        raise OutputError(f"cannot write tensor {header.name!r}: a newline in its name or operator; rename it")
+        raise OutputError(f"cannot write tensor {header.name!r}: its name or operator has a newline. Rename it")
     shape = ""
     if header.shape is not None:
         shape = f" shape:[{', '.join(map(str, header.shape))}] dims:{len(header.shape)}"
@@ -149,7 +153,7 @@ def format_header(header: Header) -> bytes:
         lines = text.encode("utf-8", "surrogateescape")
         word = header.type.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        raise OutputError(f"cannot write tensor {header.name!r}: its name is not valid Unicode; rename it") from None
+        raise OutputError(f"cannot write tensor {header.name!r}: its name is not valid Unicode. Rename it") from None
     if _WORD.fullmatch(word) is None:
         raise OutputError(f"cannot write tensor {header.name!r}: its type {header.type!r} is not one short word")
     return lines[:CUT_BYTES] if header.cut else lines
@@ -160,10 +164,10 @@ def format_size(size: int) -> bytes:
 
 
 def holds_text(data: Buffer) -> bool:
-    """Whether the values of a dump (a file mapped or read whole) are printed as text, judged by its first tensor.
+    """Return whether the values of a dump are printed as text, judged by its first tensor.
 
-    The framework dumpers' text files give a size line too, so the size decides: in a binary file a legal record ending
-    stands after exactly N bytes, in a text file those bytes are still inside the printed rows.
+    Text files of the framework dumpers also have a size line, so the size decides: in a binary file, a valid record
+    ending follows exactly N bytes later. In a text file, this position is still inside the printed rows.
     """
     head = HEAD.match(data)
     start = head.end() if head else 0
@@ -181,12 +185,12 @@ def holds_text(data: Buffer) -> bool:
 
 
 def starts_rows(data: Buffer, start: int, empty: bool = True) -> bool:
-    """Whether printed values stand at ``start``, or when ``empty`` may be, the end of a record without any."""
+    """Return whether printed values begin at ``start`` or, if ``empty``, the end of a record without values."""
     return bool(_VALUE.match(data, start) or (empty and _NO_VALUE.match(data, start)))
 
 
 def binary_ending(data: Buffer, end: int, size: int) -> bytes | None:
-    """The bytes between a binary payload that ends at ``end`` and the next record; None when they are not legal."""
+    """Return the bytes between a binary payload that ends at ``end`` and the next record; None if they are invalid."""
     match = _ENDING.match(data, end)
     if match is None:
         return None
@@ -236,7 +240,7 @@ def _parse_cut(data: Buffer, start: int) -> Found | None:
 
 
 def _without_start_of(mark: bytes, text: bytes) -> bytes:
-    """``text`` without the longest beginning of ``mark`` that it ends in."""
+    """Remove the longest prefix of ``mark`` from the end of ``text``."""
     for length in range(len(mark), 0, -1):
         if text.endswith(mark[:length]):
             return text[:-length]

@@ -1,21 +1,25 @@
-"""A dump as the small files beside its model describe it: shapes, the way out of padded buffers, and true scales.
+"""Exact scales and shapes of SigmaStar dumps, from calibrated ranges and from the parse_net text of the model.
 
-**Scales** come from the calibrated ranges, or from the ranges of a parse_net text (never from its Scaler, which has six
-decimals and is 41 % off for a softmax's output). A dump's header rounds its scale to six decimals, up to 1.6 % off for
-16-bit tensors, so it can only *check* a scale. The rules (seen in the SDK's fixed models): 8 bits, s = (hi - lo) / 255
-and z = round(-lo / s) with the range extended to include 0; 16 bits, s = max(|lo|, |hi|) / 32767 and z = 0; a softmax
-puts out 1/32768 and a sigmoid 1/32767 (both print 0.000031); a softmax input's range includes -10. Tensors around an
-operator that only moves or selects values (pooling, concat, reshape …) share one domain when their headers agree: the
-union of their ranges. A derived scale is taken only if it prints as the header's does and the zero point is equal;
-otherwise it is refused. A header's 1.000000 is exact by itself (indices, as ARG_MAX puts out): its six decimals are
-those of single precision.
+**Scales.** A dump's header has only six decimals of the scale, with an error of up to 1.6 % for 16-bit tensors. So the
+header can only *check* a scale. Exact scales come from the calibrated ranges or from the ranges of a parse_net text.
+parse_net's Scaler is not used: it has six decimals and is 41 % off for the output of a softmax. The rules, observed in
+fixed models of the SDK:
 
-**Shapes**: a dump of integers tells neither shapes nor orders. Shape and order come from parse_net, the element size
-from the dump's own header. With eliminateGarbage off every buffer is padded (``sdk_padding``), with it on none is;
-where one tensor's size allows both and the order makes a difference, the other tensors of the dump tell which it is.
+- 8 bits: s = (hi - lo) / 255 and z = round(-lo / s), with the range extended to include 0.
+- 16 bits: s = max(|lo|, |hi|) / 32767 and z = 0.
+- The output of a softmax has s = 1/32768, of a sigmoid 1/32767 (both print 0.000031).
+- The range of a softmax's input includes -10.
+- Tensors around an operator that only moves or selects values (pooling, concat, reshape …) share one domain, the union
+  of their ranges, if their headers agree.
+- A derived scale is used only if it prints like the header's scale and the zero points are equal. Otherwise it is
+  refused.
+- A header scale of 1.000000 is exact (indices of ARG_MAX).
 
-Constants: a filter is the first n values, in the hardware's order, so it stays flat; biases and parameters get their
-shape.
+**Shapes.** An integer dump has neither shapes nor memory orders. Both come from parse_net; the element size comes from
+the dump's header. With eliminateGarbage off, all buffers are padded (``tensors/sdk_buffers.py``); with eliminateGarbage
+on, none is. If the size of a tensor fits both cases and the order matters, the other tensors of the dump decide.
+
+**Constants.** A filter is the first n values in hardware order, so it stays flat. Biases and parameters get their shape.
 """
 
 from __future__ import annotations
@@ -47,9 +51,9 @@ Padded = Callable[[], bool | None]
 
 
 def true_scales(dump: Dump, ranges: Ranges) -> tuple[dict[str, Quant], dict[str, str]]:
-    """Exact quantisation by tensor name for an integer dump, and by name the reason where it was refused.
+    """Return exact quantisation parameters by tensor name for an integer dump, and the reasons of refusals by name.
 
-    Constants and tensors of exact scale are left out of both.
+    Constants and tensors with exact scale are in neither result.
     """
     headers = {r.name: r.tensor.info.quant for r in dump.records if not r.constant and _coarse(r)}
     quants: dict[str, Quant] = {}
@@ -64,26 +68,29 @@ def true_scales(dump: Dump, ranges: Ranges) -> tuple[dict[str, Quant], dict[str,
                 quants[name] = fitting[0]
             elif tried:
                 refused[name] = (
-                    f"the ranges give scale {tried[0].scale:.6f} and zero point {tried[0].zero_point}, the dump's "
-                    f"header says {header.scale:.6f} and {header.zero_point}; are they of this very model?"
+                    f"the ranges give scale {tried[0].scale:.6f} and zero point {tried[0].zero_point}, but the dump's "
+                    f"header has {header.scale:.6f} and {header.zero_point}. Check that both are of the same model"
                 )
             else:
-                refused[name] = "the ranges file has no range for it, nor for what shares its domain"
+                refused[name] = "the ranges file has no range for the tensor or for tensors of the same domain"
     return quants, refused
 
 
 def with_scales(dump: Dump, ranges: Ranges) -> Dump:
-    """The dump with ``true_scales`` in its integer tensors, so that ``real`` gives float32 of the exact scale.
+    """Return the dump with exact scales from ``true_scales``, so that ``real`` returns exact float32 values.
 
-    A tensor whose scale was refused raises ValuesError with the reason when its values are read. Constants, tensors of
-    exact scale and everything that is not integers stay as they are.
+    Reading a tensor whose scale was refused raises ValuesError with the reason. Constants, tensors with exact scale and
+    tensors without integers stay unchanged.
     """
     return rescaled(dump, *true_scales(dump, ranges))
 
 
 def rescaled(dump: Dump, scales: Mapping[str, Quant], refused: Mapping[str, str]) -> Dump:
-    """The dump whose coarse tensors (see ``true_scales``) have these scales, by name; reading those in ``refused``, by
-    name with the reason, raises ValuesError. Coarse tensors in neither keep the scale of their header."""
+    """Return the dump with new scales for tensors that have only a rounded scale.
+
+    Reading a tensor in ``refused`` raises ValuesError with the reason. Tensors in neither mapping keep the scale of the
+    header.
+    """
 
     def tensor_of(record: Record) -> Tensor:
         tensor, name = record.tensor, record.name
@@ -97,7 +104,7 @@ def rescaled(dump: Dump, scales: Mapping[str, Quant], refused: Mapping[str, str]
 
 
 def net_tensor(record: Record, net: ParseNet) -> NetTensor | None:
-    """The facts in parse_net of a record; of a name that the dump cut, those of the only name that begins so."""
+    """Return the parse_net facts of a record; for a name that was cut, of the only name with this prefix."""
     if not record.cut:
         return net.tensors.get(record.name)
     tensors = [tensor for name, tensor in net.tensors.items() if name.startswith(record.name)]
@@ -105,10 +112,10 @@ def net_tensor(record: Record, net: ParseNet) -> NetTensor | None:
 
 
 def scales_of(dump: Dump, net: ParseNet) -> tuple[dict[str, Quant], dict[str, str]]:
-    """As ``true_scales``, from parse_net's ranges: exact quantisation by name, and by name why there is none.
+    """Return the result of ``true_scales`` from parse_net's ranges.
 
-    A range is used only for a tensor that has the same element type in both: of two conversions of one network the
-    ranges differ by less than the header's six decimals show.
+    A range is used only if the element types in parse_net and dump are equal. The ranges of two conversions of a model
+    may differ by less than the header's six decimals show.
     """
     quants, refused = true_scales(dump, _ranges(dump, net))
     for record in dump.records:
@@ -122,17 +129,17 @@ def scales_of(dump: Dump, net: ParseNet) -> tuple[dict[str, Quant], dict[str, st
         if record.name in net.ambiguous:
             refused[record.name] = f"{net.path.name} lists different tensors of this name"
         elif facts is None:
-            refused[record.name] = f"{net.path.name} does not list it"
+            refused[record.name] = f"{net.path.name} does not list the tensor"
         elif facts.dtype != record.tensor.info.dtype:
             refused[record.name] = (
-                f"{net.path.name} has it as {facts.type_name}, the dump as {record.tensor.info.dtype}: "
-                f"they are of different conversions"
+                f"the tensor is {facts.type_name} in {net.path.name}, but {record.tensor.info.dtype} in the dump: "
+                f"they come from different conversions"
             )
     return quants, refused
 
 
 def _exact(record: Record, facts: NetTensor | None) -> Quant | None:
-    """The scale that a fixed.sim gives a tensor, where it is what the dump's header prints: a Softmax's is not."""
+    """Return the scale in fixed.sim if it prints like the dump's header (not so for Softmax); else None."""
     header = record.tensor.info.quant
     if facts is None or not facts.exact or facts.scale is None or header is None or not _coarse(record):
         return None
@@ -141,21 +148,21 @@ def _exact(record: Record, facts: NetTensor | None) -> Quant | None:
 
 
 def with_net_scales(dump: Dump, net: ParseNet) -> Dump:
-    """The dump with ``scales_of`` in its tensors; those refused keep the inexact scale of their header."""
+    """Return the dump with the scales of ``scales_of``; refused tensors keep the rounded scale of the header."""
     return rescaled(dump, scales_of(dump, net)[0], {})
 
 
 def unpadded(dump: Dump, net: ParseNet) -> Dump:
-    """The dump with the shapes of parse_net, its integer buffers unpadded when they are read.
+    """Return the dump with the shapes of parse_net; integer buffers are unpadded when they are read.
 
-    A tensor whose buffer fits neither its padded nor its plain size, or whose order in memory is not known, raises
-    ValuesError when it is read. Tensors that parse_net does not list or whose type we do not know, floats of another
-    size and float constants stay as they are. Raises ConfigError when it lists none of a dump of integers.
+    Reading a tensor raises ValuesError if its size fits neither the padded nor the plain size, or if its memory order
+    is unknown. Unchanged are: tensors that parse_net does not list, unknown types, floats of another size, and float
+    constants. Raises ConfigError if parse_net lists no tensor of an integer dump.
     """
     facts = [(record, net_tensor(record, net)) for record in dump.records]
     if any(map(_has_integers, dump.records)) and not any(tensor for _, tensor in facts):
         raise ConfigError(
-            f"{net.path} lists no tensor of {dump.path or 'the dump'}; it must be of the same fixed model"
+            f"{net.path} lists no tensor of {dump.path or 'the dump'}. Give the parse_net text of the same fixed model"
         )
     padded = lru_cache(1)(partial(_is_padded, facts))
     resolved = Dump(dump.records, dump.format, dump.variant, dump.path, without_padding_notes(dump.notes))
@@ -163,10 +170,10 @@ def unpadded(dump: Dump, net: ParseNet) -> Dump:
 
 
 def with_side_files(dump: Dump, ranges: Ranges | None = None, net: ParseNet | None = None) -> Dump:
-    """The dump as the calibrated ranges and the parse_net text of its model describe it; None: there is no such file.
+    """Return the dump with the facts from calibrated ranges and from the parse_net text of its model, if given.
 
-    It is unpadded, and its integers have the exact scale that parse_net's ranges give, else the calibrated ones.
-    A tensor for which neither gives one raises ValuesError with the reason when its values are read.
+    Buffers are unpadded. Integers get the exact scale from parse_net's ranges, else from the calibrated ranges. Reading
+    a tensor without an exact scale raises ValuesError with the reason.
     """
     if net is None:
         dump = without_blocks(dump)
@@ -179,8 +186,10 @@ def with_side_files(dump: Dump, ranges: Ranges | None = None, net: ParseNet | No
 
 
 def without_blocks(dump: Dump) -> Dump:
-    """The dump, but of a dump of padded buffers those tensors raise ValuesError when they are read that may lie in
-    blocks of channels and have the size of their shape: nothing in the dump tells their order."""
+    """Return the dump; in a dump of padded buffers, reading tensors of unknown order raises ValuesError.
+
+    These are tensors that may be stored in blocks of channels although their size fits their shape.
+    """
     integers = [r for r in dump.records if _has_integers(r) and r.tensor.info.shape and not r.constant]
     if not any(map(_has_padded_channels, integers)):
         return dump
@@ -190,14 +199,14 @@ def without_blocks(dump: Dump) -> Dump:
         info = record.tensor.info
         if id(record) not in shaped or is_row_major("NHWX", info.shape or (), info.dtype.itemsize):
             return record.tensor
-        why = "is a padded hardware buffer, whose order the dump does not tell"
-        return _refused(info, f"{why}; give --parse-net, or dump it with eliminateGarbage", record.name)
+        why = "is a padded hardware buffer of unknown order"
+        return _refused(info, f"{why}. Give --parse-net, or dump again with eliminateGarbage", record.name)
 
     return with_tensors(dump, tensor_of)
 
 
 def _refused(info: TensorInfo, reason: str, tensor: str | None = None) -> Tensor:
-    """A tensor whose values raise ValuesError."""
+    """Return a tensor whose values raise ValuesError when they are read."""
 
     def load() -> np.ndarray:
         raise ValuesError(reason, tensor)
@@ -215,7 +224,7 @@ def _coarse(record: Record) -> bool:
 
 
 def _domains(dump: Dump, headers: Mapping[str, Quant | None]) -> list[list[str]]:
-    """Names grouped by shared domain: neighbours of a sharing operator whose headers agree."""
+    """Group names by shared domain: tensors of a value-moving operator whose headers agree."""
     operators: dict[int, list[Record]] = defaultdict(list)
     for record in dump.records:
         if record.name in headers and not record.constant:
@@ -236,7 +245,7 @@ def _same(a: Quant | None, b: Quant | None) -> bool:
 
 
 def _candidates(dump: Dump, members: list[str], ranges: Ranges, header: Quant) -> Iterator[Quant]:
-    """Scales the rules allow for a domain, the most telling first."""
+    """Yield the scales that the rules allow for a domain, the most specific first."""
     names = set(members)
     records = [record for record in dump.records if record.name in names]
     if header.dtype == np.int16:
@@ -254,13 +263,13 @@ def _candidates(dump: Dump, members: list[str], ranges: Ranges, header: Quant) -
 
 
 def _from_range(lo: float, hi: float, header: Quant) -> Quant:
-    """The scale of a range, in single precision throughout: only so it is the SDK's to the last bit."""
+    """Return the scale of a range, computed in single precision to match the SDK to the last bit."""
     dtype = header.dtype or np.dtype(np.int16)
     low, high = np.float32(min(lo, 0.0)), np.float32(max(hi, 0.0))
     if dtype == np.uint8:
         scale = (high - low) / np.float32(255)
         zero = float(-low / scale) if scale else 0.0
-        # six decimals of a range do not tell which way a half was rounded; the header does
+        # The six decimals of a range do not show how a half was rounded, but the header does.
         halfway = abs(zero - header.zero_point) < 0.501
         return replace(header, scale=float(scale), zero_point=header.zero_point if halfway else round(zero), exact=True)
     scale = max(-low, high) / np.float32(np.iinfo(dtype).max)
@@ -288,12 +297,12 @@ def _shaped(record: Record, facts: NetTensor | None, net: ParseNet, padded: Padd
     if not _has_integers(record):
         return tensor if facts is None or record.constant else _shaped_floats(tensor, facts)
     if record.name in net.ambiguous:
-        return _refused(info, f"{net.path.name} lists different tensors of the name {record.name!r}")
+        return _refused(info, f"{net.path.name} lists different tensors with the name {record.name!r}")
     if facts is None or (info.quant is not None and info.quant.dtype is None):
         return tensor
     if info.shape is not None and _without_ones(info.shape) != _without_ones(facts.shape):
         shapes = f"the shape {list(info.shape or ())} in the dump and {list(facts.shape)} in {net.path.name}"
-        return _refused(info, f"has {shapes}; are they of one model?", record.name)
+        return _refused(info, f"has {shapes}. Check that both are of the same model", record.name)
     if record.constant and facts.order == "KB":
         return Tensor(info, partial(_filter, tensor, facts))
     shaped = _in_shape(info, facts)
@@ -311,7 +320,7 @@ def _in_shape(info: TensorInfo, facts: NetTensor) -> TensorInfo:
 
 
 def _shaped_floats(tensor: Tensor, facts: NetTensor) -> Tensor:
-    """Dequantised values have no padding; only a picture may be over-allocated, which ``stored`` crops."""
+    """Add the shape to dequantised values. They have no padding; ``stored`` crops over-allocated images."""
     if tensor.info.shape is not None:
         return tensor
     count, size = math.prod(facts.shape), _size(tensor)
@@ -321,35 +330,35 @@ def _shaped_floats(tensor: Tensor, facts: NetTensor) -> Tensor:
 
 
 def _values(tensor: Tensor, facts: NetTensor, constant: bool, padded: Padded) -> np.ndarray:
-    """The stored values in parse_net's shape. Raises ValuesError."""
+    """Return the stored values in parse_net's shape. Raises ValuesError."""
     flat = tensor.raw().reshape(-1)
     name, shape, order, itemsize = facts.name, facts.shape, facts.order, flat.itemsize
     count, sizes = math.prod(shape), padded_sizes(order, shape, itemsize, constant)
     if flat.size == count and order in ("RGBA", "BGRA") and shape[-1] == 3:
         raise ValuesError(
-            f"holds the first three quarters of an {order} picture (an error of the SDK with eliminateGarbage); "
-            f"dump it again without eliminateGarbage",
+            f"holds only the first three quarters of an {order} image (an SDK bug with eliminateGarbage). "
+            f"Dump again without eliminateGarbage",
             tensor=name,
         )
     if flat.size == count and (constant or is_row_major(order, shape, itemsize) or padded() is False):
         return flat.reshape(shape)
     if flat.size == count and (not sizes or padded() is None):
         raise ValuesError(
-            f"({facts.ddr_type}, {list(shape)}) fits its shape with and without padding, and nothing in the dump tells "
-            f"which it is; dump it again with eliminateGarbage",
+            f"({facts.ddr_type}, {list(shape)}) fits its shape with and without padding, and the dump does not show "
+            f"which applies. Dump again with eliminateGarbage",
             tensor=name,
         )
     if not sizes:
         raise ValuesError(
-            f"is a buffer of {flat.size} values in an order that is not known ({facts.ddr_type}, {list(shape)}); dump "
-            f"it again with eliminateGarbage",
+            f"is a buffer of {flat.size} values in unknown order ({facts.ddr_type}, {list(shape)}). Dump again with "
+            f"eliminateGarbage",
             tensor=name,
         )
     if flat.size not in sizes:
         expected = " or ".join(map(str, dict.fromkeys(sizes)))
         raise ValuesError(
-            f"holds {flat.size} values; {facts.ddr_type} {list(shape)} has {expected} padded and {count} without "
-            f"padding: the parse_net text is of another model",
+            f"holds {flat.size} values, but {facts.ddr_type} {list(shape)} has {expected} padded and {count} without "
+            f"padding. The parse_net text is of another model",
             tensor=name,
         )
     return unpad(flat, order, shape)
@@ -359,13 +368,13 @@ def _filter(tensor: Tensor, facts: NetTensor) -> np.ndarray:
     flat, count = tensor.raw().reshape(-1), math.prod(facts.shape)
     if flat.size < count:
         raise ValuesError(
-            f"filter {facts.name!r} holds {flat.size} values, its shape {list(facts.shape)} needs {count}"
+            f"filter {facts.name!r} holds {flat.size} values, but its shape {list(facts.shape)} needs {count}"
         )
     return flat[:count]
 
 
 def _is_padded(records: list[tuple[Record, NetTensor | None]]) -> bool | None:
-    """Whether the dump's variable buffers are padded: what every size that allows only one says; None for no answer."""
+    """Return whether the dump's variable buffers are padded, from all unambiguous sizes; None if unclear."""
     answers = set()
     for record, facts in records:
         if facts is None or record.constant or not _has_integers(record):
@@ -387,7 +396,7 @@ def _size(tensor: Tensor) -> int:
 
 
 def _has_padded_channels(record: Record) -> bool:
-    """Whether a payload has padded channels; a tensor without values is reported when it is read."""
+    """Return whether a payload has padded channels. A tensor without values raises later, when it is read."""
     try:
         return has_padded_channels(record.tensor.raw(), record.tensor.info.shape or ())
     except SgsdumpError:

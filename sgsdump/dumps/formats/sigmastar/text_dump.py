@@ -1,16 +1,16 @@
-r"""The SigmaStar string dump: a binary dump's headers with printed values, of simulators and framework dumpers.
+r"""Reader and writer of SigmaStar string dumps: headers of a binary dump with printed values.
 
 ::
 
-    file   := ["isFloat: " 0|1 "\n"] record*                     no head: the dumpers' files of one layer each
+    file   := ["isFloat: " 0|1 "\n"] record*                     no isFloat line: the dumpers' files of single layers
     record := header ["\n"] rows "\n};\n"                        sim: no size line (the file's name still ends in .bin)
             | header size "\n" rows "\n}\n"                      framework: ONNX and Caffe; only full rows end in "\n"
             | header size rows "};\n"                            tflite
     rows   := 16 values "%.6f, " and "\n", as often as needed
 
-N of the size line is 4 bytes per value. With isFloat 0 (simulators only) the values are the payload's *bytes*,
-unsigned, ``%6d, ``, whatever the type; with eliminateGarbage on the blank line before the rows is missing and int32
-parameters are left out: their body is empty.
+N of the size line counts 4 bytes per value. With isFloat 0 (simulators only), the values are the *bytes* of the
+payload, unsigned, ``%6d, ``, for any type. With eliminateGarbage on, the blank line before the rows is missing, and
+int32 parameters have an empty body.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CHUNK = 4096 * PER_ROW
 
 
 class HeaderOverride(NamedTuple):
-    """The header lines of the tensor ``name`` as they stood in the file, where no rule would give them back."""
+    """Original header lines of the tensor ``name`` that the rules of a variant do not reproduce."""
 
     name: str
     lines: bytes
@@ -55,15 +55,15 @@ class HeaderOverride(NamedTuple):
 
 @dataclass(frozen=True)
 class TextVariant:
-    """The form of a string dump.
+    """Form of a string dump.
 
-    style     ``sim``, ``framework`` or ``tflite``: the three kinds of record above.
-    is_float  the head's flag; 0 in style ``sim`` only.
-    shaped    header lines with shape and dims (where the shape is known).
-    head      False for a file of one layer, which has no head line.
-    blank     a blank line before the rows (style ``sim``).
-    layout    of 4-D tensors: ``NHWC``, or ``NCHW`` in the dumpers' NCHW folder.
-    odd       by record number, header lines that follow none of these rules.
+    style     ``sim``, ``framework`` or ``tflite``: kind of record, see the grammar.
+    is_float  flag of the isFloat line; 0 only in style ``sim``.
+    shaped    header lines with shape and dims (if the shape is known).
+    head      False for a file of a single layer, which has no isFloat line.
+    blank     a blank line precedes the rows (style ``sim``).
+    layout    layout of 4-D tensors: ``NHWC``, or ``NCHW`` in the dumpers' NCHW folder.
+    odd       original header lines that do not follow these rules, by record number.
     """
 
     style: str = "sim"
@@ -75,7 +75,7 @@ class TextVariant:
     odd: Mapping[int, HeaderOverride] = field(default_factory=dict)
 
     def of_part(self) -> TextVariant:
-        """The variant for a dump of other records."""
+        """Return the variant for a dump of other records."""
         return replace(self, odd={})
 
 
@@ -90,7 +90,7 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> Dump:
-    """A dump whose values are parsed when asked for. Raises FormatError for a damaged file."""
+    """Read a string dump; values are parsed on request. Raises FormatError for damage."""
     data = map_file(path)
     head = HEAD.match(data)
     is_float = head is None or head[1] == b"1"
@@ -99,8 +99,8 @@ def read(path: Path) -> Dump:
     for number, span in enumerate(spans):
         if span.style != spans[0].style:
             raise FormatError(
-                f"{path}: record {number} {span.header.name!r} at byte {span.offset} ends as a {span.style} record, "
-                f"those before it as {spans[0].style}; the file is damaged, dump it again"
+                f"{path}: record {number} {span.header.name!r} at byte {span.offset} ends like a {span.style} record, "
+                f"earlier records like {spans[0].style}. The file is damaged; dump it again"
             )
     indexes = infer_op_indexes([span.header for span in spans], [False] * len(spans))
     load = floats if is_float else integers
@@ -116,9 +116,9 @@ def read(path: Path) -> Dump:
 
 
 def write(records: Iterable[Record], path: Path, variant: TextVariant | None) -> None:
-    """Write records one at a time. ``variant`` None: FRAMEWORK, or for quantised integers SIM with shapes.
+    """Write records one at a time; ``variant`` None means FRAMEWORK or, for quantised integers, SIM with shapes.
 
-    Raises ValuesError for a tensor that the variant cannot hold, OutputError when the disk refuses.
+    Raises ValuesError for a tensor that the variant cannot hold, OutputError if writing fails.
     """
     with replacing(Path(path)) as file:
         number = 0
@@ -134,14 +134,14 @@ def write(records: Iterable[Record], path: Path, variant: TextVariant | None) ->
 
 
 def loses(records: Sequence[Record], variant: TextVariant | None) -> Iterator[Lost]:
-    """The losses of a string dump of this variant; see ``Format.loses``."""
+    """Yield the losses of a string dump of this variant; see ``Format.loses``."""
     for record in records:
         variant = variant or _usual(record)
         yield from lost(record, variant.shaped, variant.is_float, variant.layout)
         if variant.is_float:
             yield Lost(record, "is printed with six decimals")
         elif not variant.shaped and record.tensor.info.shape is not None and not math.prod(record.tensor.info.shape):
-            yield Lost(record, "is empty, read as one whose values the dump leaves out")
+            yield Lost(record, "is empty, read back as a tensor with missing values")
 
 
 def _write_record(file: IO[bytes], record: Record, number: int, variant: TextVariant) -> None:
@@ -163,7 +163,7 @@ def _write_record(file: IO[bytes], record: Record, number: int, variant: TextVar
 
 
 def _payload(record: Record, variant: TextVariant) -> np.ndarray:
-    """The float32 values to print, or the bytes; none where the file that was read leaves them out as well."""
+    """Return the float32 values or bytes to print; none if the file that was read has no values either."""
     if variant.is_float:
         return payload_of(record, True, variant.layout)
     try:
@@ -173,7 +173,7 @@ def _payload(record: Record, variant: TextVariant) -> np.ndarray:
 
 
 def _rows(values: np.ndarray, signed_nan: bool) -> bytes:
-    """Rows of 16 values; the C printf of the simulators prints a NaN's sign, the dumpers' Python does not."""
+    """Return rows of 16 values. The simulators (C printf) print the sign of NaN, the dumpers (Python) do not."""
     is_bytes, numbers = values.dtype == np.uint8, values.tolist()
     form = "%6d, " if is_bytes else "%.6f, "
     if signed_nan and not is_bytes and np.any(np.isnan(values) & np.signbit(values)):

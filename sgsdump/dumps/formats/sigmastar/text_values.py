@@ -1,12 +1,12 @@
-"""A string dump's records: where they lie, their printed values.
+"""Fast parser of the records and printed values of SigmaStar string dumps.
 
-``text_dump.py`` has the grammar. The values are read a piece of text at a time, by whole arrays.
+``text_dump.py`` specifies the grammar. Values are parsed piece by piece with array operations.
 
-Values are printed ``%.6f, `` or ``%6d, ``. One of six decimals is an integer N over 10**6. Up to nine digits before the
-point N is below 2**53, so both are exact in float64 and their quotient is rounded once: it is what ``strtod`` gives.
-Eight digits at a time become a number by arithmetic on the eight bytes as one integer, which is faster than a digit at
-a time. A piece of text begins after a comma and ends before one; a piece that is not printed exactly so (nan, inf,
-longer numbers, another hand's spaces) is read by numpy.
+Values are printed with ``%.6f, `` or ``%6d, ``. A value with six decimals is an integer N divided by 10**6. With up to
+nine digits before the point, N is below 2**53. N and 10**6 are then exact in float64, and the division rounds once, so
+the result equals ``strtod``. Eight digits are converted at once by arithmetic on eight bytes as one integer. A piece of
+text starts after a comma and ends before a comma. numpy parses pieces in any other form (nan, inf, longer numbers,
+other spaces).
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from sgsdump.errors import FormatError, ValuesError
 from sgsdump.files.mapped import Source, kept_open, let_bytes_go
 from sgsdump.tensors.dtypes import is_integer
 
-_WINDOW = 8 << 20  # so much of the file is in memory at once
+_WINDOW = 8 << 20  # bytes of the file in memory at once
 _PADDING = bytes(16)
 _COMMA, _NEWLINE, _SPACE, _MINUS = b",\n -"
 _DECIMALS, _MOST_DIGITS, _WIDTH = 6, 9, 6
 _WORD = np.dtype("<u8")
-PIECE = 1 << 18  # so that its arrays stay in a core's own cache
+PIECE = 1 << 18  # its arrays fit into the cache of a core
 _BLANK = b", \n"
 _EMPTY_PLACE = re.compile(rb",\s*,|^\s*,|,\s*$")
 _INT64 = np.dtype(np.int64)
 
 
 class TextSpan(NamedTuple):
-    """Where a record lies: byte offsets of its header, its body's start and end; the size line's N if there is one."""
+    """Position of a record: offsets of the header and of the body's start and end; N of the size line, if present."""
 
     header: Header
     offset: int
@@ -50,11 +50,11 @@ class TextSpan(NamedTuple):
 
 
 class LeftOut(ValuesError):
-    """The values are not in the file: the simulators leave int32 parameters out of string dumps."""
+    """Values are missing in the file: the simulators omit int32 parameters in string dumps."""
 
 
 def walk(data: Buffer, path: Path) -> Iterator[TextSpan]:
-    """Where all records lie, in file order. Raises FormatError at the first that is damaged."""
+    """Yield the positions of all records in file order. Raises FormatError at the first damaged record."""
     head = HEAD.match(data)
     offset, number = head.end() if head else 0, 0
     held = offset
@@ -62,16 +62,16 @@ def walk(data: Buffer, path: Path) -> Iterator[TextSpan]:
         found = parse_header(data, offset)
         if found is None or (found.header.cut and not starts_rows(data, found.end)):
             raise FormatError(
-                f"{path}: record {number} at byte {offset} has no whole header; "
-                f"the file is cut off or damaged, dump it again"
+                f"{path}: record {number} at byte {offset} has no complete header. "
+                f"The file is cut off or damaged; dump it again"
             )
         header, size, start, plain = found
         end = _find(data, b"}", start)
         mark = data[end : end + 3] if end >= 0 else b""
         if mark != b"};\n" and mark[:2] != b"}\n":
             raise FormatError(
-                f"{path}: record {number} {header.name!r} at byte {offset} has no end; "
-                f"the file is cut off or damaged, dump it again"
+                f"{path}: record {number} {header.name!r} at byte {offset} has no end. "
+                f"The file is cut off or damaged; dump it again"
             )
         style = "framework" if mark[:2] == b"}\n" else "sim" if size is None else "tflite"
         lines_end = start if size is None else data.rfind(b"//buffer", offset, start)
@@ -84,7 +84,7 @@ def walk(data: Buffer, path: Path) -> Iterator[TextSpan]:
 
 
 def fixed_floats(text: bytes) -> np.ndarray | None:
-    """The float32 values of `` 1.500000, -0.250000, …``; None for any other text."""
+    """Return the float32 values of `` 1.500000, -0.250000, …``; None for any other text."""
     bounds = _bounds(text)
     if bounds is None:
         return None
@@ -114,7 +114,7 @@ def fixed_floats(text: bytes) -> np.ndarray | None:
 
 
 def fixed_bytes(text: bytes) -> np.ndarray | None:
-    """The uint8 values of ``      0,    255, …``; None for any other text."""
+    """Return the uint8 values of ``      0,    255, …``; None for any other text."""
     bounds = _bounds(text)
     if bounds is None:
         return None
@@ -125,7 +125,7 @@ def fixed_bytes(text: bytes) -> np.ndarray | None:
     blank = np.logical_and.reduce([buffer[ends - digit] == _SPACE for digit in (6, 5, 4)])
     right = blank & _is_digit(ones) & (_is_digit(tens) | ((tens == _SPACE) & (hundreds == _SPACE)))
     right &= _is_digit(hundreds) | (hundreds == _SPACE)
-    # A space's last bits are 0. Numpy before 2 keeps uint8 times a small number uint8.
+    # The low bits of a space are 0. numpy before 2 keeps uint8 in products with small numbers, hence int16.
     values = (hundreds & 15).astype(np.int16) * 100 + (tens & 15) * 10 + (ones & 15)
     return values.astype(np.uint8) if right.all() and values.max() <= 255 else None
 
@@ -134,8 +134,8 @@ def floats(data: Buffer | Source, span: TextSpan, path: Path) -> np.ndarray:
     values = _values(data, span, path, FLOAT32)
     if span.size not in (None, values.nbytes):
         raise FormatError(
-            f"{path}: tensor {span.header.name!r} at byte {span.offset} has {values.size} values, its header says "
-            f"{span.size} bytes; the file is damaged, dump it again"
+            f"{path}: tensor {span.header.name!r} at byte {span.offset} has {values.size} values, but its header "
+            f"declares {span.size} bytes. The file is damaged; dump it again"
         )
     return values
 
@@ -146,16 +146,14 @@ def integers(data: Buffer | Source, span: TextSpan, path: Path) -> np.ndarray:
     if not printed.size and span.header.shape is not None and not math.prod(span.header.shape):
         return np.empty(0, dtype)
     if not printed.size:
-        raise LeftOut(
-            f"{path}: the values of {span.header.name!r} are left out by the string dump; dump without dumpasstring"
-        )
+        raise LeftOut(f"{path}: the string dump has no values of {span.header.name!r}. Dump again without dumpasstring")
     if printed.size % dtype.itemsize:
         raise _no_bytes(span, path)
     return printed.view(dtype)
 
 
 def _find(data: Buffer, byte: bytes, start: int) -> int:
-    """``data.find``, with no more than a window of a mapped file in memory."""
+    """Find a byte like ``data.find``, with at most one window of the mapped file in memory."""
     for window in range(start, len(data), _WINDOW):
         offset = data.find(byte, window, window + _WINDOW)
         if offset >= 0:
@@ -165,8 +163,10 @@ def _find(data: Buffer, byte: bytes, start: int) -> int:
 
 
 def _bounds(text: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """The text between its commas and paddings, and in there where values begin and where their commas are; None where
-    anything divides them but a comma, a space, and perhaps a newline."""
+    """Return the padded text, the start of each value and the position of its comma.
+
+    Return None if values are separated by anything other than a comma, a space and an optional newline.
+    """
     buffer = np.frombuffer(b"".join((_PADDING, b",", text, b",", _PADDING)), np.uint8)
     commas = np.flatnonzero(buffer == _COMMA)
     ends = commas[1:]
@@ -182,7 +182,7 @@ def _word(text: bytes) -> np.uint64:
 
 
 def _not_digits(digits: np.ndarray) -> np.ndarray:
-    """Not zero where one of the eight bytes, each XORed with ``0``, is none of 0 to 9."""
+    """Return a nonzero number where one of the eight bytes (XORed with ``0``) is not a digit."""
     wrong = digits + _word(b"\x76" * 8)  # beyond 9 the highest bit is set
     wrong |= digits
     wrong &= _word(b"\x80" * 8)
@@ -190,7 +190,7 @@ def _not_digits(digits: np.ndarray) -> np.ndarray:
 
 
 def _number(digits: np.ndarray) -> np.ndarray:
-    """The number of eight decimal digits, a byte each, the first one lowest."""
+    """Return the number of eight decimal digits, one per byte, the first digit in the lowest byte."""
     for factor, shift, kept in (
         (10, 8, b"\xff\0" * 4),
         (100, 16, b"\xff\xff\0\0" * 2),
@@ -209,13 +209,13 @@ def _is_digit(byte: np.ndarray) -> np.ndarray:
 
 def _no_bytes(span: TextSpan, path: Path) -> FormatError:
     return FormatError(
-        f"{path}: tensor {span.header.name!r} at byte {span.offset} is not printed as the bytes of "
-        f"{stored_dtype(span.header, is_float=False)}; the file is damaged, dump it again"
+        f"{path}: tensor {span.header.name!r} at byte {span.offset} is not printed as bytes of "
+        f"{stored_dtype(span.header, is_float=False)}. The file is damaged; dump it again"
     )
 
 
 def _values(data: Buffer | Source, span: TextSpan, path: Path, dtype: np.dtype) -> np.ndarray:
-    """The printed values: float32, or bytes."""
+    """Return the printed values as float32 or bytes."""
     with kept_open():
         return _read_values(data, span, path, dtype)
 
@@ -231,8 +231,8 @@ def _read_values(data: Buffer | Source, span: TextSpan, path: Path, dtype: np.dt
         part = _numbers(text, quick, _INT64 if is_integer(dtype) else dtype)
         if part is None:
             raise FormatError(
-                f"{path}: the values of {span.header.name!r} at byte {span.start} are not all numbers; "
-                f"the file is damaged, dump it again"
+                f"{path}: the values of {span.header.name!r} at byte {span.start} are not all numbers. "
+                f"The file is damaged; dump it again"
             )
         if part.dtype == _INT64 and (part.min() < 0 or part.max() > 255):
             raise _no_bytes(span, path)
@@ -242,7 +242,7 @@ def _read_values(data: Buffer | Source, span: TextSpan, path: Path, dtype: np.dt
 
 
 def _end(data: Buffer | Source, span: TextSpan) -> int:
-    """Where the last value ends."""
+    """Return the end of the last value."""
     end = span.end
     while end > span.start:
         text = data[max(span.start, end - PIECE) : end]
@@ -259,12 +259,12 @@ def _windows(data: Buffer | Source, start: int, end: int) -> Iterator[bytes]:
 
 
 def _pieces(data: Buffer | Source, start: int, end: int) -> Iterator[bytes]:
-    """The text between some of the commas, as if there were one, and a space, before the first value."""
+    """Yield pieces of text between commas; the first piece gets a leading space like the others."""
     before = b" "
     while start < end:
         text = data[start : min(start + PIECE, end)]
         cut = len(text) if start + len(text) == end else text.rfind(b",")
-        yield before + text[:cut] if cut >= 0 else b""  # nothing is as long as a piece
+        yield before + text[:cut] if cut >= 0 else b""  # no valid value is as long as a piece
         cut = max(cut, 0)
         let_bytes_go(data, start, start + cut)
         start += cut + 1
@@ -272,17 +272,17 @@ def _pieces(data: Buffer | Source, start: int, end: int) -> Iterator[bytes]:
 
 
 def _numbers(text: bytes, quick: Callable[[bytes], np.ndarray | None], dtype: np.dtype) -> np.ndarray | None:
-    """The values of a piece of text; None where something is not a number."""
+    """Return the values of a piece of text; None if it contains anything but numbers."""
     values = quick(text)
     if values is not None:
         return values
     try:
         values = np.fromstring(text.decode("ascii"), dtype, sep=",")
-        # numpy before 2.3 only warns where it stops, and then gives the last place a value all the same
+        # numpy before 2.3 only warns at text that is not a number and still returns a value for the last place
         (int if is_integer(dtype) else float)(text.rpartition(b",")[2].replace(b"_", b"x"))
     except (ValueError, DeprecationWarning):
         return None
-    # numpy reads an empty place between commas as -1
+    # numpy reads an empty place between commas as -1.
     if values.size != text.count(b",") + 1 or _EMPTY_PLACE.search(text):
         return None
     if b"-nan" in text:

@@ -1,4 +1,4 @@
-"""``model_tree.json``: the modules of a network, in the order in which they first ran.
+"""Reader of ``model_tree.json``: the modules of a model, in the order of their first run.
 
 ``{"name": "root", "type": "ResNet", "children": [{"name": "root.conv1", "type": "Conv2d", "children": []}, …]}``
 """
@@ -17,14 +17,14 @@ MOST_BYTES = 64 << 20
 
 
 class Modules(NamedTuple):
-    """The class of each module, and the place at which it was done: inner ones are before the outer one."""
+    """Class of each module, and its position in order of completion: inner modules before outer ones."""
 
     types: dict[str, str]
     places: dict[str, int]
 
 
 def read(folder: Path, notes: list[str]) -> Modules:
-    """The modules by the file in a folder; none where it is missing or damaged, the latter noted."""
+    """Read the modules from the file in a folder; return none if it is missing or damaged (with a note)."""
     path = folder / NAME
     if not path.is_file() or path.is_symlink():
         return Modules({}, {})
@@ -32,12 +32,12 @@ def read(folder: Path, notes: list[str]) -> Modules:
         content = read_start(path, MOST_BYTES)
         return modules_of(json_of(decode(content, path), path))
     except (FormatError, OSError) as error:
-        notes.append(f"{path} is left out, so modules have no types: {error}")
+        notes.append(f"{path} cannot be read, so modules have no types: {error}")
         return Modules({}, {})
 
 
 def modules_of(document: Any) -> Modules:
-    """The modules of a document; other things in it are passed over."""
+    """Return the modules of a document; ignore other entries."""
     types: dict[str, str] = {}
     order: list[str] = []
     waiting = [document]
@@ -49,5 +49,5 @@ def modules_of(document: Any) -> Modules:
         types.setdefault(node["name"], kind if isinstance(kind, str) else "")
         order.append(node["name"])
         waiting.extend(children if isinstance(children, list) else [])
-    # Taken from the last child to the first, outer before inner: the reverse is the order in which they were done.
+    # The stack visits outer before inner modules and the last child first. The reverse is the order of completion.
     return Modules(types, {name: place for place, name in enumerate(reversed(order))})

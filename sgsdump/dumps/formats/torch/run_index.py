@@ -1,4 +1,4 @@
-"""``index.jsonl`` of a run: what was dumped in the order in which it came, written line by line while the program ran.
+"""Reader of a run's ``index.jsonl``: the dumped tensors in time order, written line by line while the program runs.
 
 ::
 
@@ -9,8 +9,8 @@
     {"event": "note", "text": "root.attention, input is left out, and others like it: a nested tensor has no shape"}
     {"complete": true}
 
-``file`` is null where only statistics were dumped, ``stats`` where only values were. The last line is missing when the
-program was killed; what stands before it is whole.
+``file`` is null if only statistics were dumped; ``stats`` is null if only values were dumped. If the program was
+killed, the last line is missing; the lines before it are complete.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STATISTICS = ("min", "max", "mean", "l2norm")
 
 
 class Entry(NamedTuple):
-    """A line: a tensor of an operator, in its file (a path below the run) or of statistics alone."""
+    """One line: a tensor of an operator, in a file (path relative to the run) or as statistics only."""
 
     name: str
     file: str
@@ -46,8 +46,7 @@ class Entry(NamedTuple):
 
 
 class Index(NamedTuple):
-    """The entries in order; ``complete`` when the program closed the run. ``arguments`` are those of each module or
-    function that are no tensors."""
+    """Entries in order; ``complete`` if the program closed the run; non-tensor arguments by module or function."""
 
     entries: tuple[Entry, ...]
     complete: bool
@@ -55,7 +54,7 @@ class Index(NamedTuple):
 
 
 def read(folder: Path, notes: list[str]) -> Index | None:
-    """The index of a run's folder, None where there is none. Damaged lines are noted. Raises FormatError."""
+    """Read the index of a run's folder; None if there is none. Damaged lines are noted. Raises FormatError."""
     path = folder / NAME
     if not path.is_file() or path.is_symlink():
         return None
@@ -76,9 +75,9 @@ def read(folder: Path, notes: list[str]) -> Index | None:
         else:
             damaged += 1
     if damaged:
-        notes.append(f"{path}: {damaged} lines are cut off or damaged; they are left out")
+        notes.append(f"{path}: left out {damaged} lines that are cut off or damaged")
     if not complete:
-        notes.append(f"{folder} is not complete: the program ended before the run was closed")
+        notes.append(f"{folder} is not complete: the program ended during the run")
     return Index(tuple(entries), complete, arguments)
 
 

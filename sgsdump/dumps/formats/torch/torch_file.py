@@ -1,17 +1,17 @@
-"""A .pt or .pth file, as ``torch.save`` and TorchScript write them; read only, and nothing in it is run.
+"""Reader of .pt and .pth files of ``torch.save`` and TorchScript; no code in a file is executed.
 
-Since torch 1.6 it is a zip archive, all its members below one folder of any name::
+Since torch 1.6, the file is a zip archive; all its members lie below one folder of any name::
 
-    NAME/data.pkl             a pickle of whatever was saved (``torch_pickle.py`` says what it may say)
+    NAME/data.pkl             a pickle of the saved object (``torch_pickle.py`` lists the accepted calls)
     NAME/byteorder            little or big
-    NAME/data/KEY             the bytes of each storage, stored as they are, from a multiple of 64 on
+    NAME/data/KEY             the bytes of each storage, uncompressed, at a multiple of 64
 
-before it (and with ``_use_new_zipfile_serialization=False``) five pickles one after the other: a magic number, the
-protocol 1001, facts of the machine, what was saved, and the keys of its storages; then for each key the number of
-elements as uint64 and their bytes.
+Older files (and files of ``_use_new_zipfile_serialization=False``) hold five consecutive pickles: a magic number, the
+protocol 1001, facts about the machine, the saved object, and the keys of the storages. For each key, the number of
+elements (uint64) and their bytes follow.
 
-Names are those of ``torch_pickle.py``. Values are views of the mapped file; strided tensors are strided views, tensors
-that share a storage share its bytes. Quantised ones keep their scales.
+``torch_pickle.py`` defines the tensor names. Values are views of the mapped file, strided if the tensor is strided;
+tensors with a common storage share its bytes. Quantised tensors keep their scales.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def _is_archive(path: Path) -> bool:
-    """Whether a zip archive has the pickle of a torch file; the directory at its end says so."""
+    """Return whether the directory of a zip archive lists the pickle of a torch file."""
     try:
         with open_file(path) as file, zipfile.ZipFile(file) as archive:
             return any(name.rpartition("/")[2] == PICKLE and name.count("/") <= 1 for name in archive.namelist())
     except Exception:
-        # What zipfile raises for a hostile directory is open-ended.
+        # For a hostile directory, zipfile may raise any exception.
         return False
 
 
 def read(path: Path) -> Dump:
-    """A dump whose values are views of the mapped file. Raises FormatError."""
+    """Read a torch file; values are views of the mapped file. Raises FormatError."""
     notes: list[str] = []
     records = [Record("out", 0, index, "", tensor) for index, tensor in enumerate(read_tensors(path, path.stem, notes))]
     return Dump(records, FORMAT.name, None, path, notes)

@@ -1,4 +1,4 @@
-"""A tree that the hooks of msit or of sgsdump wrote while a torch program ran; read only.
+"""Reader of trees that the hooks of msit or sgsdump write while a torch program runs, and of folders of torch files.
 
 ::
 
@@ -8,10 +8,12 @@
     msit_dump_{time}/torch_tensors/{device}_{pid}/{token}/root.layer1.conv2d.1/input_0.pth   the second call of an API
     msit_dump_{time}/torch_tensors/{device}_{pid}/weights/root.layer1.conv.weight.pth
 
-Each token is a run, and so are the weights (graph ``weights``); the rank is the number in the device's name. A tensor
-is named by its path below the run, ``root.layer1.conv/output``; operators stand in the order of ``index.jsonl``, else
-in that of ``model_tree.json``, which has the types of modules. Any other folder of .pt and .pth files is one dump:
-their tensors by the path of their file, and in it as ``torch_file`` names them.
+Each token is a run; the weights are a run too (graph ``weights``). The rank is the number in the device's name. The
+name of a tensor is its path below the run, ``root.layer1.conv/output``. Operators are in the order of ``index.jsonl``,
+else of ``model_tree.json``, which also holds the types of modules.
+
+Any other folder of .pt and .pth files is one dump. The name of a tensor is the path of its file, followed by its name
+in the file (``torch_file``) if the file has several tensors.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ _NOT_IN_ORDER = 10**9
 
 
 class FilePlace(NamedTuple):
-    """Where a file is of: the folder of the run, the operator's folder, and the file's stem."""
+    """Parts of a file's path: folder of the run, folder of the operator, and file name without ending."""
 
     run: str
     operator: str
@@ -80,7 +82,7 @@ def _is_torch(path: Path) -> bool:
 
 
 def runs(path: Path, notes: list[str]) -> list[Run]:
-    """The tokens of a tree, and its weights; none in a folder of other files."""
+    """Return the tokens of a tree and its weights; none for a folder of other files."""
     folders = {_place(name).run for name in files_below(path, (*ENDINGS, run_index.NAME), notes)}
     return [run for folder in sorted(folders) if (run := _run(path, folder)) is not None]
 
@@ -94,7 +96,7 @@ def _place(name: str) -> FilePlace:
 
 
 def _run(path: Path, folder: str) -> Run | None:
-    """The run in a folder; None for one that is not a token's or a process's."""
+    """Return the run in a folder; None if the folder is neither a token nor the weights."""
     names = [*path.resolve().parts, *filter(None, folder.split("/"))]
     device = _DEVICE.fullmatch(names[-2]) if len(names) > 1 else None
     if device is None or not (names[-1] == WEIGHTS or _TOKEN.fullmatch(names[-1])):
@@ -106,14 +108,14 @@ def _run(path: Path, folder: str) -> Run | None:
 
 
 def read(path: Path) -> Dump:
-    """A dump whose values are read from their files when asked for. Raises FormatError."""
+    """Read a run or a folder of torch files; values are loaded on request. Raises FormatError."""
     notes: list[str] = []
     names = files_below(path, ENDINGS, notes)
     folder = next((path / run.place for run in runs(path, [])), path)
     index = run_index.read(folder, notes)
     below = folder.relative_to(path).as_posix()
     modules = model_tree.read(folder.parent, notes)
-    # A program that was killed between its first file and that file's line has listed nothing.
+    # A program that was killed after its first file, before the file's line, leaves an empty index.
     if index is not None and (index.entries or index.complete):
         records = [*_listed(folder, index.entries, {_below(name, below) for name in names}, notes)]
     else:
@@ -128,7 +130,7 @@ def read(path: Path) -> Dump:
 def _network(
     records: list[Record], modules: Modules, arguments: Mapping[str, Mapping[str, str]]
 ) -> dict[int, Operator]:
-    """The path of a module; of a function the path of the module it is called in."""
+    """Return the operators with the path of their module; a function gets the path of the calling module."""
     operators: dict[int, Operator] = {}
     for record in records if modules.types else ():
         called = record.name.rpartition("/")[0]
@@ -146,7 +148,7 @@ def _below(name: str, folder: str) -> str:
 
 
 def _listed(folder: Path, entries: tuple[Entry, ...], there: set[str], notes: list[str]) -> Iterator[Record]:
-    """The tensors that an index lists, in its order."""
+    """Yield the tensors of an index in its order."""
     missing, numbers = 0, dict[str, int]()
     for entry in entries:
         index = numbers.setdefault(entry.module, len(numbers))
@@ -165,13 +167,13 @@ def _listed(folder: Path, entries: tuple[Entry, ...], there: set[str], notes: li
         yield Record(entry.side, entry.slot, index, entry.type, Tensor(info, tensor.raw, tensor.statistics))  # type: ignore[arg-type]
     stray = there - {entry.file for entry in entries}
     if missing:
-        notes.append(f"{missing} tensors of the index have neither a file nor statistics")
+        notes.append(f"left out: {missing} tensors of the index that have neither a file nor statistics")
     if stray:
-        notes.append(f"{len(stray)} files are not in the index: {', '.join(sorted(stray)[:3])}")
+        notes.append(f"left out: {len(stray)} files that are not in the index: {', '.join(sorted(stray)[:3])}")
 
 
 def _found(path: Path, names: list[str], run: str, modules: Modules, notes: list[str]) -> Iterator[Record]:
-    """The tensors of the files that there are, operator by operator."""
+    """Yield the tensors of all files, operator by operator."""
     operators: defaultdict[str, list[tuple[FilePlace, str]]] = defaultdict(list)
     for name in names:
         parts = _place(_below(name, run or "."))
@@ -200,7 +202,7 @@ def _found(path: Path, names: list[str], run: str, modules: Modules, notes: list
 
 
 def _order(operator: str, modules: Modules) -> tuple[object, ...]:
-    """A module at its place in the network, what was called in it just before it, others last in natural order."""
+    """Return a sort key: modules in model order, each after the functions called in it; others last, by name."""
     name, is_api = operator.rpartition("/")[2], 1
     while name and name not in modules.places:
         name, is_api = name.rpartition(".")[0], 0
@@ -208,7 +210,7 @@ def _order(operator: str, modules: Modules) -> tuple[object, ...]:
 
 
 def _type(operator: str, modules: Modules) -> str:
-    """The module's class, else the API's name: the last part that is not a number."""
+    """Return the module's class, else the API's name: the last part that is not a number."""
     name = operator.rpartition("/")[2]
     if name in modules.types:
         return modules.types[name]

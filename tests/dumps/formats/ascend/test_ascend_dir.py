@@ -63,7 +63,7 @@ def test_of_several_files_of_an_operator_none_is_lost(tmp_path: Path) -> None:
     assert {name: tensor.stored().tolist() for name, tensor in dump.items()} == {
         "a#1:output:0": [1], "a#2:output:0": [2], "a:output:0": [3]
     }  # fmt: skip
-    assert dump.notes == ("dumped several times (1), the older dumps being NAME#1, NAME#2 …: a",)
+    assert dump.notes == ("dumped several times (1), older dumps are named NAME#1, NAME#2 …: a",)
 
 
 def test_a_damaged_newer_file_leaves_the_older_one_its_name(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_overflow_statuses_are_all_taken_and_told(shared: Path) -> None:
     dump = open_dump(shared / "ascend/ge_dump/overflow/dump")
     statuses = [name for name in dump if "OpDebug" in name]
     assert statuses == [f"Node_OpDebug.{task}.9:output:0" for task in range(1, 7)]
-    told = "overflow on AI Core: model 1, stream 2, task 21, status 32; it is of layer_Exp (Exp)"
+    told = "overflow on AI Core: model 1, stream 2, task 21, status 32; caused by layer_Exp (Exp)"
     assert dump.notes[4].endswith(told) and len(dump.notes) == 6
 
 
@@ -157,7 +157,7 @@ def test_an_overflow_status_names_the_operator_that_the_vendors_tool_names(share
     notes = open_dump(folder / "dump").notes
     for op_type, name, task in theirs:
         (note,) = (note for note in notes if f"task {task}, " in note)
-        assert note.endswith(f"; it is of {name} ({op_type})")
+        assert note.endswith(f"; caused by {name} ({op_type})")
     assert "it is of" not in notes[5] and notes[5].startswith("Node_OpDebug.6.9:output:0: no overflow")
 
 
@@ -170,9 +170,9 @@ def opdebug(task: int, stream: int, context: int = 65535, thread: int = 65535, w
 @pytest.mark.parametrize(
     ("status", "end"),
     [
-        (opdebug(7, 2), "; it is of a#1 (Add)"),
-        (opdebug(8, 2), "; it is of old (Mul)"),
-        (opdebug(9, 2, 3, 1), "; it is of ffts.3.1 (Relu)"),
+        (opdebug(7, 2), "; caused by a#1 (Add)"),
+        (opdebug(8, 2), "; caused by old (Mul)"),
+        (opdebug(9, 2, 3, 1), "; caused by ffts.3.1 (Relu)"),
         (opdebug(9, 2, 3, 2), "; its operator is not in this folder"),
         (opdebug(7, 5), "; its operator is not in this folder"),
         (opdebug(65535, 2), "status 8"),

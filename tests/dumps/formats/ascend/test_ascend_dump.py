@@ -44,7 +44,7 @@ ZOO = "Cast.dtype_zoo.1.1.1700000000423456"
 REFUSED = {
     "Bad.empty.1.1.1700000000600005": "is empty",
     "Bad.garbage_header.1.1.1700000000600006": "header is damaged",
-    "Bad.hdr_too_long.1.1.1700000000600003": "its header says 1099511627776 bytes, 9889 are left",
+    "Bad.hdr_too_long.1.1.1700000000600003": "its header needs 1099511627776 bytes, but 9889 are left",
     "Bad.seven_bytes.1.1.1700000000600004": "it has 7 bytes",
     "Bad.truncated.1.1.1700000000600001": "its output 0 has 2048 bytes, 2041 are left",
 }

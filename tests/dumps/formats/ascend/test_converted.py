@@ -42,7 +42,7 @@ def test_a_folder_of_them(tmp_path: Path) -> None:
         ("net_relu:output:0", "out", 1, "Relu", (1, 2, 3, 4), "NCHW"),
     ]
     np.testing.assert_array_equal(dump["net_relu:output:0"].stored(), values)
-    assert dump.notes == (f"1 files whose names say no type are left out: {DUMP}.space.0.bin",)
+    assert dump.notes == (f"left out: 1 files without a type in their names: {DUMP}.space.0.bin",)
     one = open_dump(folder / f"{DUMP}.output.0.24.float16.ND.bin")
     assert one["net_add:output:0"].stored().tolist() == list(range(24))
 
@@ -59,7 +59,7 @@ def test_two_runs_of_one_operator_are_told_apart(tmp_path: Path) -> None:
 def test_a_file_of_another_size_is_told(tmp_path: Path) -> None:
     name = f"{DUMP}.output.0.3.float32.ND.bin"
     folder = written(tmp_path / "x", a=(name, np.zeros(2, np.float32)))
-    with pytest.raises(FormatError, match="has 8 bytes, not those of"):
+    with pytest.raises(FormatError, match="has 8 bytes, which do not fit"):
         open_dump(folder / name)
     with pytest.raises(FormatError, match="no file of"):
         open_dump(folder)

@@ -67,7 +67,7 @@ def test_the_vendors_golden_array(shared: Path) -> None:
     found, expected = dump["intensor0"].stored(), np.load(folder / "golden.npy")
     assert (found.dtype, found.shape) == (expected.dtype, (2, 4))
     np.testing.assert_array_equal(found.reshape(-1), expected)
-    assert dump.notes == ("intensor0.bin says its tensor has 8 bytes, its shape needs 16: these are read",)
+    assert dump.notes == ("intensor0.bin declares 8 bytes, but its shape needs 16, which are read",)
 
 
 def test_genuine_files_of_the_vendors_tests(shared: Path) -> None:
@@ -90,8 +90,8 @@ def test_genuine_files_of_the_vendors_tests(shared: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("unsupport_dtype_binary_data", "has dtype=999, which is not a known type"),
-        ("msprobe_ut_dtype27_no_object", r"holds 4 bytes of values, its shape \[2, 2\] needs 8"),
+        ("unsupport_dtype_binary_data", "has dtype=999, which is not a known element type"),
+        ("msprobe_ut_dtype27_no_object", r"holds 4 bytes of values, but its shape \[2, 2\] needs 8"),
     ],
 )
 def test_what_the_vendor_refuses_is_refused(shared: Path, name: str, why: str) -> None:
@@ -105,7 +105,7 @@ def test_files_written_twice_give_their_first_tensor(shared: Path) -> None:
     folder, once = (shared / f"ascend/atb_dump_tree/{name}/atb_dump_data" for name in ("append", "all_f0"))
     for path in sorted(folder.rglob("*.bin")):
         dump, single = open_dump(path), open_dump(once / path.relative_to(folder))
-        assert dump.notes == (f"{path.name} was written more than once: its first tensor is read",)
+        assert dump.notes == (f"{path.name} holds several tensors; only the first is read",)
         (found,), (expected,) = dump.values(), single.values()
         assert found.info == expected.info
         np.testing.assert_array_equal(found.stored(), expected.stored())
@@ -120,18 +120,18 @@ def test_the_forms_of_the_header(tmp_path: Path) -> None:
         bin_file(bare, payload): (),
         bin_file(LINES, payload, "$END=1\n"): (),
         bin_file([*LINES, "$Future=1"], payload): ("x.bin says '$Future=1', which is not known",),
-        bin_file(wrong_length, payload): ("x.bin says its tensor has 4 bytes, its shape needs 8: these are read",),
+        bin_file(wrong_length, payload): ("x.bin declares 4 bytes, but its shape needs 8, which are read",),
         bin_file(LINES, payload + b"??"): ("x.bin has 2 trailing bytes",),
         bin_file([*LINES, "$Object.more=8,2"], payload + b"??"): (
-            "x.bin holds 2 objects: only 'data' is read",
+            "x.bin holds 2 objects; only 'data' is read",
             "x.bin has 2 trailing bytes",
         ),
         bin_file(["$Object.more=8,2", *LINES], payload + b"??"): (
-            "x.bin holds 2 objects: only 'data' is read",
+            "x.bin holds 2 objects; only 'data' is read",
             "x.bin has 2 trailing bytes",
         ),
         bin_file([line.replace("=0,8", "=2,8") for line in LINES], b"??" + payload): (
-            "x.bin says its object ends at byte 10 of 8",
+            "x.bin declares an object that ends at byte 10 of 8",
         ),
     }
     for data, notes in forms.items():
@@ -152,7 +152,7 @@ def test_an_alias_alone_has_no_values(tmp_path: Path) -> None:
     lines = ["$Object.Count=0", "$Object.Length=0", "dtype=1", "dims=2,2", "data=1_2_outtensor0.bin"]
     tensor = opened(tmp_path / "x.bin", bin_file(lines))["x"]
     assert tensor.info == TensorInfo("x", (2, 2), np.dtype(np.float16))
-    with pytest.raises(ValuesError, match=r"1_2_outtensor0\.bin of the same run; open the dump's whole folder"):
+    with pytest.raises(ValuesError, match=r"1_2_outtensor0\.bin of the same run. Open the folder of the whole dump"):
         tensor.stored()
 
 
@@ -176,7 +176,7 @@ def test_an_alias_in_its_dump_has_the_values_of_its_target(tmp_path: Path, monke
     outside = values.rename(tmp_path / "outside.bin")
     values.symlink_to(outside)
     dump = open_dump(first)
-    said = "it is an alias of 2_intensor1.bin, which is not in the dump; was it copied whole?"
+    said = "it is an alias of 2_intensor1.bin, which is missing. Check that the dump was copied completely"
     assert dump.notes == (f"intensor0_x.bin has no values: {said}",)
     with pytest.raises(ValuesError, match="not in the dump"):
         dump["intensor0_x"].stored()
@@ -245,7 +245,7 @@ def test_the_numbers_of_types() -> None:
         ("dims=2,2", "dims=٢,2", "not a shape"),
         ("dims=2,2", "dims=" + "1," * 40 + "1", "not a shape"),
         ("dims=2,2", "dims=1000,1000,1000", "holds 8 bytes of values"),
-        ("dims=2,2", "dims=9999999999,9999999999,0", "beyond any memory"),
+        ("dims=2,2", "dims=9999999999,9999999999,0", "too large for any memory"),
         ("dims=2,2", "dims=2\r", "not a shape"),
         ("dims=2,2", "format=3", "the attribute 'format' twice"),
         ("dims=2,2", "$Object.Length=8", "Length twice"),
@@ -336,7 +336,7 @@ def test_what_cannot_be_written_is_told_before(tmp_path: Path) -> None:
     with pytest.raises(ValuesError, match="float8_e4m3fnuz, for which ATB has no number"):
         save_dump([record], tmp_path / "x.bin", "atb_bin")
     assert "is not the first" in " ".join(losses(plain_records()[:2], "atb_bin"))
-    with pytest.raises(OutputError, match="holds one tensor; select one, or write an atb_tree"):
+    with pytest.raises(OutputError, match=r"holds one tensor\. Select one, or write an atb_tree"):
         save_dump(plain_records()[:2], tmp_path / "x.bin", "atb_bin")
     assert not os.listdir(tmp_path)
 

@@ -146,7 +146,7 @@ def test_aliases_have_the_values_that_a_dump_without_them_has(trees: Path) -> No
 def test_files_written_twice(trees: Path) -> None:
     dump, plain = open_dump(trees / "append"), open_dump(trees / "all_f0/atb_dump_data/data/0_4711/0")
     assert len(dump.records) == 4
-    assert len(dump.notes) == 1 and dump.notes[0].startswith("4 files: each was written more than once")
+    assert len(dump.notes) == 1 and dump.notes[0].startswith("4 files: each holds several tensors")
     for name, tensor in tensors(dump).items():
         np.testing.assert_array_equal(tensor.stored(), tensors(plain)[name].stored())
 
@@ -265,10 +265,8 @@ def test_dumped_before_and_after_the_copy_that_counts_is_taken(tmp_path: Path) -
         "0_Add/input.0": 1, "0_Add/output.0": 2, "1_Sub/input.0": 3, "1_Sub/output.0": 4
     }  # fmt: skip
     assert dump.notes == (
-        "2 tensors were dumped before and after their operator ran: "
-        "inputs are taken as they were before, outputs as they are after",
-        "1 output (0_1/0/1_Sub/before/outtensor0.bin) is dumped only before the operator ran: "
-        "what it computed is not in them",
+        "2 tensors were dumped before and after their operator: inputs are read from before, outputs from after",
+        "1 output (0_1/0/1_Sub/before/outtensor0.bin) is dumped only before the operator ran, without its result",
     )
     assert first_values(open_dump(tmp_path / "0_1/0/0_Add/after")) == {"input.0": 2, "output.0": 2}
 
@@ -324,7 +322,7 @@ def test_rows_and_files_that_lack_each_other(trees: Path, tmp_path: Path) -> Non
     assert len(dump.records) == 21
     assert tensors(dump)["0_WordEmbedding/output.0"].statistics == Statistics(-1.75, 2.0, 0.125, 4.636809)
     assert dump.notes[:2] == (
-        "statistic.csv has 1 rows that are not understood",
+        "statistic.csv has 1 malformed rows",
         "1 tensor (0_WordEmbedding/output.0) is in statistic.csv, but the file is missing",
     )
 
@@ -470,11 +468,11 @@ def test_a_whole_tree_has_nothing_to_say(tree):
 def test_without_an_index_each_process_is_looked_at(tree):
     root, notes = tree(index=False), []
     list_runs(root, notes=notes)
-    assert notes == ["msit_dump_1 has no index.json: it is not complete, for its dump was stopped before the end"]
+    assert notes == ["msit_dump_1 is not complete: it has no index.json, because the dump was stopped before its end"]
     tree(index=False, last='{"step": 1, "si')
     for path in (root / "tensors", root / "tensors" / "0_11" / "1", root / "tensors" / "0_11" / "1" / "0_Add"):
         dump = open_dump(path, step=1) if path.name == "tensors" else open_dump(path)
-        assert dump.notes[-1] == "it is not complete: process 11 did not come to its end"
+        assert dump.notes[-1] == "the dump is not complete: process 11 did not finish"
 
 
 def test_what_the_index_says_is_told(tree):
@@ -482,13 +480,13 @@ def test_what_the_index_says_is_told(tree):
     stopped = {"pid": 11, "complete": False, "stopped": "the disk is full"}
     (root / "index.json").write_text(json.dumps({"complete": False, "processes": [stopped]}))
     notes = open_dump(root, step=0).notes
-    assert notes[0].endswith("process 11 did not come to its end") and notes[1].endswith("the disk is full")
+    assert notes[0].endswith("process 11 did not finish") and notes[1].endswith("the disk is full")
 
 
 def test_a_process_that_says_nothing_of_its_end_is_not_complete(tree):
     root = tree()
     (root / "index.json").write_text(json.dumps({"complete": True, "processes": [{"pid": 11}]}))
-    assert open_dump(root, step=0).notes == ("it is not complete: process 11 did not come to its end",)
+    assert open_dump(root, step=0).notes == ("the dump is not complete: process 11 did not finish",)
 
 
 def test_a_file_that_stands_for_another(tree):

@@ -237,7 +237,7 @@ def test_types_that_numpy_has_not_are_the_files(tmp_path: Path) -> None:
     array = np.ones((2, 3), np.float32)
     dump = opened(tmp_path, in_out(dtype="torch.bfloat16", data_name="a.npy"), a=array)
     assert dump.records[0].tensor.info.dtype == np.float32
-    assert dump.notes == (f"tensors were bfloat16, their files hold float32 (1): '{API}.input.0'",)
+    assert dump.notes == (f"tensors are bfloat16 in the JSON, but their files hold float32 (1): '{API}.input.0'",)
     raw = opened(tmp_path, in_out(dtype="torch.bfloat16", data_name="b.npy"), b=array.astype(np.float16).view("V2"))
     assert raw.records[0].tensor.stored().dtype.name == "bfloat16" and not raw.notes
     odd = opened(tmp_path, in_out(dtype="torch.float5", shape=(9,), data_name="a.npy"))
@@ -257,7 +257,7 @@ def test_torch_files_are_read_and_their_npy_goes_before_them(tmp_path: Path) -> 
     (tmp_path / "dump_tensor_data/a.pt").write_bytes(hand_made.archive(two, {"0": values}))
     dump = opened(tmp_path, in_out(data_name="a.pt"))
     assert dump.records[0].tensor.statistics == Statistics(1.0, 3.0, 2.0, 9.5) and "damaged" in dump.notes[0]
-    with pytest.raises(ValuesError, match="holds 2 tensors, not one"):
+    with pytest.raises(ValuesError, match="holds 2 tensors, but one is expected"):
         dump.records[0].tensor.stored()
     again = opened(tmp_path, in_out(data_name="a.pt"), a=np.ones((2, 3), np.float32))
     assert again.records[0].tensor.stored().sum() == 6 and not again.notes
@@ -293,9 +293,9 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
         ('{"dump_data_dir": "", "data": []}', 'has no "data"'),
         ('{"dump_data_dir": "", "data": {}}', "lists no tensor"),
         ('{"dump_data_dir": "", "data": {"a": 3}}', "'a' is not an object"),
-        (text_of(in_out(shape=[-1])), "no possible shape"),
+        (text_of(in_out(shape=[-1])), "an impossible shape"),
         (text_of(in_out(shape=[2**40, 2**40])), "cannot be"),
-        (text_of(in_out(shape=["2"])), "no possible shape"),
+        (text_of(in_out(shape=["2"])), "an impossible shape"),
         ('{"dump_data_dir": "", "data": {"a": ' + "[" * 100_000, "not valid JSON"),
         ('{"dump_data_dir": "", "data": {"a": {}, "a": {}}}', "stands twice"),
     ],

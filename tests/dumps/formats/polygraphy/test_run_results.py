@@ -106,7 +106,7 @@ def test_what_is_no_array_is_left_out(tmp_path: Path) -> None:
     [
         ('{"lst": [', "not valid JSON"),
         ('{"lst": []}', "holds no array"),
-        ('{"lst": [["r", 3]]}', "not a RunResults"),
+        ('{"lst": [["r", 3]]}', "not a Polygraphy RunResults file"),
         ('{"lst": [["r", [{}]]]}', "an iteration has no outputs"),
         (results([{"a": {"array": "%%%%"}}]), "not base64"),
         (results([{"a": {"array": "AAAA"}}]), "not a whole .npy file"),

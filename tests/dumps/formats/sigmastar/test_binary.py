@@ -504,17 +504,17 @@ def test_the_four_variants():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "holds no tensor; was the run that wrote it cut off"),
-        (body() + b"x", r"record 1 at byte \d+ has no whole header"),
+        (b"", r"holds no tensor\. Check that the run"),
+        (body() + b"x", r"record 1 at byte \d+ has no complete header"),
         (body() + LINES, r"record 1 at byte \d+ has no whole header"),
         (
             body(size=-4, lines=LINES.replace(b"0.000000", b"0.0")),
-            "record 0 'x' at byte 11 says it holds -4 bytes, 8 are left in the file",
+            "record 0 'x' at byte 11 declares -4 bytes, but 8 are left in the file",
         ),
         (body(size=9, ending=b"\n};\n"), r"says it holds 9 bytes, 8 are left"),
         (body(ending=b"\n}\n"), "does not end after its 4 bytes"),
         (body(lines=LINES.replace(b"out", b"in"), ending=b""), "does not end after its 4 bytes"),
-        (body(ending=b"\n};\n//buffer data size: 4\n"), "is the last one though its ending promises more"),
+        (body(ending=b"\n};\n//buffer data size: 4\n"), "is the last, but its ending announces more"),
         (body() + body(ending=b""), "is the last one though its ending promises more"),
     ],
 )

@@ -135,7 +135,7 @@ def test_a_file_of_a_tree_is_one_whole_tensor(tmp_path, change):
     layer_files.write_tree(Dump([plain_record(np.arange(3, dtype=F32))]), tmp_path / "t")
     file = tmp_path / "t/0.x.xx.output0/output"
     file.write_bytes(change(file.read_bytes()))
-    with pytest.raises(FormatError, match="is not one whole tensor of a split dump"):
+    with pytest.raises(FormatError, match="is not a complete tensor of a split dump"):
         layer_files.read_tree(tmp_path / "t")
 
 

@@ -32,7 +32,7 @@ class TestZip(ReadOnly):
         np.testing.assert_array_equal(dump["conv.weight"].stored(), np.arange(12, dtype=np.float32).reshape(3, 4).T)
         assert name_of(dump["out.0"].dtype) == "bfloat16" and dump["out.0"].real().tolist() == [1.5, -2]
         assert dump["out.1"].stored().tolist() == [1 - 2j]
-        assert dump.notes == ("1 values are not tensors (numbers, texts …); they are left out",)
+        assert dump.notes == ("left out: 1 values that are not tensors (numbers, strings …)",)
         assert modules == {name for name in sys.modules if name.partition(".")[0] == "torch"}
 
 

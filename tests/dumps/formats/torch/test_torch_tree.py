@@ -114,11 +114,12 @@ def test_an_index_gives_the_order_statistics_and_whether_the_run_is_complete(tre
     assert list(dump) == ["root/input_0", "root.a/output", "root.x/output"]
     assert dump["root.x/output"].statistics.min == float("-inf") and dump["root.x/output"].statistics.l2norm == 3
     assert dump.notes == (
-        "5 files are not in the index: root.a.add.1/output.pth, root.a.inner/output_0_1.pth, root.a/input_0.pth",
+        "left out: 5 files that are not in the index: "
+        "root.a.add.1/output.pth, root.a.inner/output_0_1.pth, root.a/input_0.pth",
     )
     (folder / "index.jsonl").write_text("".join(lines)[:-9])
     notes = open_dump(tree, 3, 0).notes
-    assert "1 lines are cut off" in notes[0] and "is not complete" in notes[1]
+    assert "left out 1 lines that are cut off" in notes[0] and "is not complete" in notes[1]
     (folder / "index.jsonl").write_text("")  # killed before the first file had its line
     begun = open_dump(tree, 3, 0)
     assert "root/input_0" in begun and "is not complete" in begun.notes[0]
@@ -130,7 +131,7 @@ def test_an_index_leads_nowhere_else(file, tree: Path) -> None:
     (folder / "index.jsonl").write_text(line("root/output", file=file) + line("root.a/output") + '{"complete": true}\n')
     dump = open_dump(tree, 3, 0)
     assert list(dump) == ["root.a/output"]
-    assert dump.notes[0] == "1 tensors of the index have neither a file nor statistics"
+    assert dump.notes[0] == "left out: 1 tensors of the index that have neither a file nor statistics"
 
 
 def test_an_index_that_is_a_link_is_not_read(tree: Path) -> None:
