@@ -134,7 +134,7 @@ def test_integers_need_their_ranges(tmp_path, capsys):
     assert main(["compare", str(integers), str(floats), *options]) == 0
     ranges.write_text("Name:x, min: -0.590000, max: 0.590000;\n")
     assert main(["compare", str(integers), str(floats), *options]) == 2
-    assert "are they of this very model?" in capsys.readouterr().out
+    assert "Check that both are of the same model" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

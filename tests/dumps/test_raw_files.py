@@ -78,7 +78,7 @@ def test_shapes_and_names_of_the_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("facts", "said"),
     [
-        (RawFacts([("*", np.dtype(np.float64))]), "no whole number of float64"),
+        (RawFacts([("*", np.dtype(np.float64))]), "not a whole number of float64"),
         (RawFacts(FLOAT32.dtypes, [("y", (2, 2))]), "do not fit the shape"),
         (RawFacts([("z*", np.dtype(np.float32))]), "no raw file matches 'z"),
         (RawFacts([]), "no element type given for raw file 'y'"),

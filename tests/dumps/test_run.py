@@ -77,7 +77,7 @@ def test_a_dump_that_is_no_tree_has_no_runs(tmp_path: Path) -> None:
         ConfigError, match="is a single dump, not a tree of runs; step 0, rank 1 cannot be selected in it"
     ):
         open_dump(tmp_path / "x.npz", 0, 1)
-    with pytest.raises(ConfigError, match="is one dump"):
+    with pytest.raises(ConfigError, match="is a single dump"):
         open_dump(f"{tmp_path}/x.npz@step=0")
     with pytest.raises(FormatError, match=r"no such file: .*y.npz$"):
         open_dump(f"{tmp_path}/y.npz@step=0")

@@ -19,7 +19,7 @@ fixed models of the SDK:
 the dump's header. With eliminateGarbage off, all buffers are padded (``tensors/sdk_buffers.py``); with eliminateGarbage
 on, none is. If the size of a tensor fits both cases and the order matters, the other tensors of the dump decide.
 
-**Constants.** A filter is the first n values in hardware order, so it stays flat. Biases and parameters get their shape.
+**Constants.** A filter is the first n values in hardware order, so it stays flat. Biases and parameters are reshaped.
 """
 
 from __future__ import annotations

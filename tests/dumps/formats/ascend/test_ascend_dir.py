@@ -78,7 +78,7 @@ def test_the_genuine_duplicate_is_told_and_the_vendors_has_the_plain_name(shared
     for name, time in (("twice", 900), ("twice#1", 800)):
         (tensor,) = open_dump(folder / f"Sub.twice.8.1.1700000000000{time}").outputs.values()
         assert np.array_equal(dump[f"{name}:output:0"].stored(), tensor.stored())
-    assert len(dump.notes) == 1 and dump.notes[0].endswith("the older dumps being NAME#1, NAME#2 …: twice")
+    assert len(dump.notes) == 1 and dump.notes[0].endswith("older dumps are named NAME#1, NAME#2 …: twice")
 
 
 @pytest.mark.parametrize("header", [b"", b"net/C.1"])
@@ -133,7 +133,7 @@ def test_long_names_are_found_in_the_mapping(tmp_path: Path) -> None:
     }
     dump = opened(tmp_path, files)
     assert list(dump) == [f"{'block_' * 60}add:output:0"]
-    assert (dump.records[0].op_type, dump.notes) == ("Add", ("1 files of mapping.csv are missing: 55",))
+    assert (dump.records[0].op_type, dump.notes) == ("Add", ("1 files listed in mapping.csv are missing: 55",))
 
 
 def test_slices_are_tensors_of_their_own(shared: Path, tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_a_row_without_count_is_not_shifted(tmp_path: Path) -> None:
 def test_rows_of_unknown_columns_keep_their_facts(tmp_path: Path) -> None:
     dump = opened(tmp_path, HEAD + "Output,0,8,DT_FLOAT,ND,2,3.5\nOutput,1,8,DT_FLOAT,ND,2," + "1," * 9 + "1\n")
     assert statistics_of(dump) == {"conv1:output:0": Statistics(), "conv1:output:1": Statistics()}
-    assert dump["conv1:output:0"].info.shape == (2,) and "2 rows have other columns" in dump.notes[0]
+    assert dump["conv1:output:0"].info.shape == (2,) and "the statistics of 2 rows" in dump.notes[0]
 
 
 def test_what_is_not_known_is_none(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_the_forms_of_the_header(tmp_path: Path) -> None:
         bin_file(LINES, payload): (),
         bin_file(bare, payload): (),
         bin_file(LINES, payload, "$END=1\n"): (),
-        bin_file([*LINES, "$Future=1"], payload): ("x.bin says '$Future=1', which is not known",),
+        bin_file([*LINES, "$Future=1"], payload): ("x.bin has the unknown header line '$Future=1'",),
         bin_file(wrong_length, payload): ("x.bin declares 4 bytes, but its shape needs 8, which are read",),
         bin_file(LINES, payload + b"??"): ("x.bin has 2 trailing bytes",),
         bin_file([*LINES, "$Object.more=8,2"], payload + b"??"): (
@@ -178,13 +178,13 @@ def test_an_alias_in_its_dump_has_the_values_of_its_target(tmp_path: Path, monke
     dump = open_dump(first)
     said = "it is an alias of 2_intensor1.bin, which is missing. Check that the dump was copied completely"
     assert dump.notes == (f"intensor0_x.bin has no values: {said}",)
-    with pytest.raises(ValuesError, match="not in the dump"):
+    with pytest.raises(ValuesError, match="which is missing"):
         dump["intensor0_x"].stored()
     values.unlink()
     values.write_bytes(b"$Version=1.0\n")  # damaged
-    assert "not in the dump" in open_dump(first).notes[0]
+    assert "which is missing" in open_dump(first).notes[0]
     alias_at(values, "1_1_intensor0.bin")
-    assert "circle" in open_dump(first).notes[0]
+    assert "cycle" in open_dump(first).notes[0]
 
 
 @pytest.mark.parametrize(
@@ -247,14 +247,14 @@ def test_the_numbers_of_types() -> None:
         ("dims=2,2", "dims=1000,1000,1000", "holds 8 bytes of values"),
         ("dims=2,2", "dims=9999999999,9999999999,0", "too large for any memory"),
         ("dims=2,2", "dims=2\r", "not a shape"),
-        ("dims=2,2", "format=3", "the attribute 'format' twice"),
-        ("dims=2,2", "$Object.Length=8", "Length twice"),
-        ("dims=2,2", "$Object.data=0,8", "the object 'data' twice"),
+        ("dims=2,2", "format=3", "repeats the attribute 'format'"),
+        ("dims=2,2", "$Object.Length=8", "repeats .Object.Length"),
+        ("dims=2,2", "$Object.data=0,8", "repeats the object 'data'"),
         ("dims=2,2", "size=4", "has no dims"),
         ("dtype=1", "kind=1", "has no dtype"),
         ("dtype=1", "dtype=five", "not a number"),
-        ("dtype=1", "dtype=5", "not a known type"),
-        ("dtype=1", "dtype=-1", "not a known type"),
+        ("dtype=1", "dtype=5", "not a known element type"),
+        ("dtype=1", "dtype=-1", "not a known element type"),
         ("dtype=1", "dtype", "not NAME=VALUE"),
         ("dtype=1", "dtype=", "not NAME=VALUE"),
         ("dtype=1", "=1", "not NAME=VALUE"),

@@ -323,7 +323,7 @@ def test_damage_is_told_in_one_line(tmp_path: Path, body: bytes) -> None:
 
 
 def test_the_dumpers_form_holds_outputs_only(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="outputs only"):
+    with pytest.raises(OutputError, match="holds only outputs"):
         write([Record("in", 0, 0, "A", Tensor.of("x", np.zeros(1, np.float32)))], tmp_path / "dump", FRAMEWORK)
     assert not list(tmp_path.iterdir())
 
@@ -506,16 +506,16 @@ def test_the_four_variants():
     [
         (b"", r"holds no tensor\. Check that the run"),
         (body() + b"x", r"record 1 at byte \d+ has no complete header"),
-        (body() + LINES, r"record 1 at byte \d+ has no whole header"),
+        (body() + LINES, r"record 1 at byte \d+ has no complete header"),
         (
             body(size=-4, lines=LINES.replace(b"0.000000", b"0.0")),
             "record 0 'x' at byte 11 declares -4 bytes, but 8 are left in the file",
         ),
-        (body(size=9, ending=b"\n};\n"), r"says it holds 9 bytes, 8 are left"),
+        (body(size=9, ending=b"\n};\n"), r"declares 9 bytes, but 8 are left"),
         (body(ending=b"\n}\n"), "does not end after its 4 bytes"),
         (body(lines=LINES.replace(b"out", b"in"), ending=b""), "does not end after its 4 bytes"),
         (body(ending=b"\n};\n//buffer data size: 4\n"), "is the last, but its ending announces more"),
-        (body() + body(ending=b""), "is the last one though its ending promises more"),
+        (body() + body(ending=b""), "is the last, but its ending announces more"),
     ],
 )
 def test_where_a_file_is_damaged(tmp_path, data, message):
@@ -555,7 +555,7 @@ def test_usual_variants_by_the_first_tensor(tmp_path):
 
 
 def test_the_dumpers_form_refuses_inputs_and_says_so(tmp_path):
-    assert next(binary.loses(GROUPS[:1], FRAMEWORK)).what.startswith("is an input, which the ONNX")
+    assert next(binary.loses(GROUPS[:1], FRAMEWORK)).what.startswith("is an input, which the form of the ONNX")
     assert not list(binary.loses(GROUPS[:1], SIM_SHAPED)) and not list(binary.loses(GROUPS[2:3], FRAMEWORK))
     with pytest.raises(OutputError, match="cannot write input 'a'"):
         binary.write(GROUPS[:1], tmp_path / "x", FRAMEWORK)

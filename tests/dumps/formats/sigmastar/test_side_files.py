@@ -120,7 +120,7 @@ def stored(net, *records):
 
 
 def test_a_size_that_fits_neither_is_refused_with_sizes():
-    with pytest.raises(ValuesError, match=r"holds 100 values; IPU_NHWC \[1, 2, 2, 10\] has 64 padded and 40 without"):
+    with pytest.raises(ValuesError, match=r"holds 100 values, but IPU_NHWC \[1, 2, 2, 10\] has 64 padded and 40 without"):
         stored(text(facts("NHWC", (1, 2, 2, 10))), buffer(100))
 
 
@@ -171,7 +171,7 @@ def test_constants():
 def test_what_is_not_listed_stays_and_what_is_ambiguous_is_refused():
     net = text(facts("NHWC", (1, 2, 2, 10)), ambiguous={"twice"})
     assert stored(net, buffer(64), buffer(5, "other"))[1].shape == (5,)
-    with pytest.raises(ValuesError, match="different tensors of the name 'twice'"):
+    with pytest.raises(ValuesError, match="different tensors with the name 'twice'"):
         stored(net, buffer(64), buffer(5, "twice"))
     with pytest.raises(ConfigError, match="lists no tensor"):
         unpadded(Dump([buffer(64, "other")]), net)
@@ -208,8 +208,8 @@ def listing(*tensors, ambiguous=()) -> ParseNet:
         (listed(low=None), "has no range"),
         (listed(high=None), "has no range"),
         (listed(low=3.0), "has no range"),
-        (listed(dtype=I8), "net.txt has it as INT8, the dump as int16: they are of different conversions"),
-        (listed("y"), "net.txt does not list it"),
+        (listed(dtype=I8), "is INT8 in net.txt, but int16 in the dump: they come from different"),
+        (listed("y"), "net.txt does not list the tensor"),
         (listed(low=-8.0), "the ranges give scale"),
     ],
 )
@@ -278,7 +278,7 @@ def test_a_shape_of_the_dump_is_the_listed_one_but_for_ones(shape, fits):
     if fits:
         assert tensor.stored().shape == shape
     else:
-        with pytest.raises(ValuesError, match=r"in the dump and \[2, 3\] in net\.txt; are they of one model"):
+        with pytest.raises(ValuesError, match=r"in the dump and \[2, 3\] in net\.txt\. Check that both are of the same model"):
             tensor.stored()
 
 

@@ -154,7 +154,7 @@ def test_a_binary_dump_becomes_text_and_back(shared: Path, tmp_path: Path) -> No
 
 def test_values_left_out_cannot_become_binary(shared: Path, tmp_path: Path) -> None:
     dump = open_dump(shared / "sigmastar/dumps/tiny_fixed_f_elim_string/sigma_outtensor_dump.bin")
-    with pytest.raises(ValuesError, match=r"'ReshapeInputShapeTensor#1#31'.*left out"):
+    with pytest.raises(ValuesError, match=r"no values of 'ReshapeInputShapeTensor#1#31'"):
         save_dump(dump, tmp_path / "bin", "sigmastar_bin")
     assert not list(tmp_path.iterdir())
 
@@ -337,10 +337,10 @@ def test_values_that_do_not_fit_their_header(tmp_path, rows, message):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (b"   256,      0, \n", "is not printed as the bytes of int16"),
-        (b"    -1,      0, \n", "is not printed as the bytes of int16"),
-        (b"     1, \n", "is not printed as the bytes of int16"),
-        (b"", "are left out by the string dump"),
+        (b"   256,      0, \n", "is not printed as bytes of int16"),
+        (b"    -1,      0, \n", "is not printed as bytes of int16"),
+        (b"     1, \n", "is not printed as bytes of int16"),
+        (b"", "the string dump has no values"),
         (b"   255,      0, \n", None),
         (b"     0,    255, \n", None),
     ],
