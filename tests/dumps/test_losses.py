@@ -51,7 +51,7 @@ def test_the_order_of_bytes_is_no_loss(tmp_path: Path) -> None:
     [
         ({"dtype": "complex64"}, None, "complex64, which float32 cannot hold: writing is refused"),
         ({"dtype": "bfloat16"}, None, "is bfloat16, kept as float32"),
-        ({"dtype": "int8", "quant": Quant(np.dtype(np.int8), 0.5, 0, None, True)}, SIM, "kept as the float32 it means"),
+        ({"dtype": "int8", "quant": Quant(np.dtype(np.int8), 0.5, 0, None, True)}, SIM, "kept as its float32 value"),
         ({"dtype": "int8", "quant": Quant(np.dtype(np.int8), 0.5, 0)}, SIM, "has no true scale: writing is refused"),
         ({"dtype": "int8"}, BinVariant(is_float=False), "has no scale, read back as integers of an unknown one"),
         ({"dtype": "float16"}, BinVariant(is_float=False), "no type word names: writing is refused"),

@@ -158,5 +158,5 @@ def test_a_tree_without_a_topology_says_how_to_get_one(tmp_path):
 def test_a_tree_without_tensors_says_what_it_has(tmp_path):
     (tmp_path / "model/4711").mkdir(parents=True)
     (tmp_path / "model/4711/Net.json").write_text("{}")
-    with pytest.raises(FormatError, match=r"has no tensors.*show --operators .* lists it$"):
+    with pytest.raises(FormatError, match=r"has no tensors.*show --operators \S+$"):
         open_dump(tmp_path)

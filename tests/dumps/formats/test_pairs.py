@@ -49,7 +49,7 @@ TYPES = "bool uint64 float16 float64 complex64 bfloat16 float8_e4m3fn float8_e8m
 REFUSED, GONE = re.compile("writing is refused$"), re.compile("^is .*, which is left out")
 TOLD: list[tuple[str, str, str]] = [
     ("^is .*, kept as float32$", "dtype", "values"),
-    ("kept as the float32 it means$", "dtype", "values"),
+    ("kept as its float32 value$", "dtype", "values"),
     ("kept as bytes$", "dtype", ""),
     ("read back as integers of an unknown one$", "quant", ""),
     ("has a scale", "quant", ""),
@@ -60,7 +60,7 @@ TOLD: list[tuple[str, str, str]] = [
     ("has an operator type", "producer", ""),
     ("is one of its operator's several outputs", "", "slot cut"),
     ("is of an operator without a name", "op_type", ""),
-    ("is an operator's input, kept as the net's", "", "slot op_index op_type producer cut"),
+    ("is an operator's input, kept as a model input", "", "slot op_index op_type producer cut"),
     ("has a name, which becomes the file's", "name", ""),
     ("has a place in its model", "", "io slot op_index op_type constant"),
     # Whether the six decimals change a value is known only when it is read.

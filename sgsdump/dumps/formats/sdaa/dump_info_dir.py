@@ -131,7 +131,7 @@ def loses(records: Sequence[Record], variant: DumpInfo | None = None) -> Iterato
             yield Lost(record, "is of an operator without a name, which is called by its type")
         if record.io == "in":
             if (record.slot, record.op_index, record.op_type, info.op_type, record.cut) != (inputs, 0, "", "", False):
-                yield Lost(record, "is an operator's input, kept as the net's")
+                yield Lost(record, "is an operator's input, kept as a model input")
             inputs += 1
         if info.origin is not None:
             yield Lost(record, "has an original shape, which is left out")

@@ -183,7 +183,7 @@ def _lost_values(record: Record, is_float: bool) -> Iterator[Lost]:
         yield Lost(record, f"is {name}, which float32 cannot hold", True)
     elif is_integer(info.dtype) and quant is not None and not record.constant:
         if quant.exact and scale_fits(info):
-            yield Lost(record, f"is {name}, kept as the float32 it means")
+            yield Lost(record, f"is {name}, kept as its float32 value")
         else:
             yield Lost(record, "has no true scale", True)
     elif name != name_of(FLOAT32):

@@ -189,7 +189,11 @@ def test_any_folder_below_may_be_opened(trees: Path, shared: Path) -> None:
     notes: list[str] = []
     places = [run.place for run in list_runs(tests, notes=notes)]
     assert places == ["st_compare/msit_dump/tensors/0", "st_opcheck/msit_dump/tensors/foo/0"]
-    assert len(notes) == 1 and notes[0].startswith("4 files (mocked_binary_data.bin,") and "not part of an execution" in notes[0]
+    assert (
+        len(notes) == 1
+        and notes[0].startswith("4 files (mocked_binary_data.bin,")
+        and "not part of an execution" in notes[0]
+    )
 
 
 def test_a_genuine_tree_saved_again_has_the_same_files(trees: Path, tmp_path: Path) -> None:

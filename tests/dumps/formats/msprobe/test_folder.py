@@ -157,7 +157,7 @@ def test_a_structure_has_operators_and_no_tensors(tmp_path: Path) -> None:
     (tmp_path / "construct.json").write_text(json.dumps({API: MODULE, MODULE: None}))
     stack = ["File /me/net.py, line 28, in forward, \n x"]
     (tmp_path / "stack.json").write_text(json.dumps({"0": [[API], stack]}))
-    with pytest.raises(FormatError, match=r"show --operators .* lists it"):
+    with pytest.raises(FormatError, match=r"List it with: sgsdump show --operators "):
         open_dump(tmp_path)
     [graph] = list_operators(tmp_path)
     assert [(o.name, o.op_type, dict(o.attributes)) for o in graph.operators] == [
@@ -242,7 +242,7 @@ def test_types_that_numpy_has_not_are_the_files(tmp_path: Path) -> None:
     assert raw.records[0].tensor.stored().dtype.name == "bfloat16" and not raw.notes
     odd = opened(tmp_path, in_out(dtype="torch.float5", shape=(9,), data_name="a.npy"))
     assert odd.records[0].tensor.stored().shape == (2, 3)
-    assert ["not known" in odd.notes[0], "other shapes" in odd.notes[1]] == [True, True]
+    assert ["unknown type" in odd.notes[0], "other shapes" in odd.notes[1]] == [True, True]
 
 
 def test_torch_files_are_read_and_their_npy_goes_before_them(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"dump_data_dir": "", "data": []}', 'has no "data"'),
+        ('{"dump_data_dir": "", "data": []}', 'has no key "data"'),
         ('{"dump_data_dir": "", "data": {}}', "lists no tensor"),
         ('{"dump_data_dir": "", "data": {"a": 3}}', "'a' is not an object"),
         (text_of(in_out(shape=[-1])), "an impossible shape"),

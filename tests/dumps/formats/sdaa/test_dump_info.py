@@ -162,7 +162,7 @@ def test_the_tools_own_json_is_read(tmp_path):
             "not in",
         ),
         ("[" * 100000, "not JSON"),
-        ('{"meta_info": {}, "node_output_info": []}', "it lacks 'input_info'"),
+        ('{"meta_info": {}, "node_output_info": []}', "missing key 'input_info'"),
         (
             '{"meta_info": {}, "input_info": [{"input_name": "x", "seed": 4.7}], "node_output_info": []}',
             "the seed 4.7 is not a whole number",
@@ -255,7 +255,7 @@ def test_files_of_an_earlier_run_are_left_out_and_told(tmp_path: Path) -> None:
     older = {"outputs/topoidx_00003__old.npy": np.zeros(2), "outputs/relu_3.tmp_0.npy": np.ones((1, 2), np.float16)}
     dump = open_dump(seeds_folder(tmp_path, **older))
     assert len(dump.records) == 3 and not dump["relu_3.tmp_0"].real().any()
-    assert dump.notes[-1].startswith("2 files are not in dump_info.json") and "__old.npy" in dump.notes[-1]
+    assert dump.notes[-1].startswith("left out: 2 files of another run") and "__old.npy" in dump.notes[-1]
 
 
 def test_without_the_json_it_is_a_folder_of_arrays(tmp_path: Path) -> None:

@@ -238,7 +238,7 @@ def test_operator_numbers_that_a_cut_took(places, continues, indexes):
             plain_record(np.ones(2, I16), quant=Quant(I16, np.ones(2), 0, axis=0, exact=True)),
             True,
             True,
-            ["is int16, kept as the float32 it means", "has a scale per channel, kept as one"],
+            ["is int16, kept as its float32 value", "has a scale per channel, kept as one"],
         ),
         (
             plain_record(np.ones(2, I16), quant=Quant(I16, np.ones(3), 0, axis=0, exact=True)),

@@ -120,7 +120,9 @@ def stored(net, *records):
 
 
 def test_a_size_that_fits_neither_is_refused_with_sizes():
-    with pytest.raises(ValuesError, match=r"holds 100 values, but IPU_NHWC \[1, 2, 2, 10\] has 64 padded and 40 without"):
+    with pytest.raises(
+        ValuesError, match=r"holds 100 values, but IPU_NHWC \[1, 2, 2, 10\] has 64 padded and 40 without"
+    ):
         stored(text(facts("NHWC", (1, 2, 2, 10))), buffer(100))
 
 
@@ -278,7 +280,9 @@ def test_a_shape_of_the_dump_is_the_listed_one_but_for_ones(shape, fits):
     if fits:
         assert tensor.stored().shape == shape
     else:
-        with pytest.raises(ValuesError, match=r"in the dump and \[2, 3\] in net\.txt\. Check that both are of the same model"):
+        with pytest.raises(
+            ValuesError, match=r"in the dump and \[2, 3\] in net\.txt\. Check that both are of the same model"
+        ):
             tensor.stored()
 
 
