@@ -79,7 +79,7 @@ def test_the_ending_tells_the_format(ending, plain):
         (["out.npy"], "sgsdump show"),
         (["out.xyz"], "--to"),
         (["out.bin", "--to", "sigmastar"], "did you mean 'sigmastar_bin"),
-        (["out.npz", "--to", "ascend_dump"], "only read"),
+        (["out.npz", "--to", "ascend_dump"], "read-only"),
         (["out.npz", "--select", "conx0"], "did you mean 'conv0'"),
         (["out.npz", "--level", "1"], "topology"),
     ],

@@ -122,7 +122,7 @@ def test_two_dumps_of_one_label_cannot_be_prefixed(work_folder):
     (work_folder / "a").mkdir()
     save_dump([record("conv", 1, 0)], "x.npz", "npz")
     save_dump([record("conv", 1, 0)], "a/x.npz", "npz")
-    with pytest.raises(ConfigError, match="called 'x'"):
+    with pytest.raises(ConfigError, match="have the name 'x'"):
         run(merge, "x.npz", "a/x.npz", "out.npz", "--prefix")
 
 
