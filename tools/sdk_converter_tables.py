@@ -50,6 +50,8 @@ CLEARER = {
     "one of rows of another length, in fixed models": "rows of another length, in fixed models",
     "one that repeats every pixel": "every pixel is repeated",
     "one whose 1 is a single step of its input's scale, nearly 0": "1 becomes one step of the input's scale, nearly 0",
+    "that is an output of the network": "as an output of the model",
+    "to N, H, W, C that is an output of the network": "to N, H, W, C, as an output of the model",
     facts.ONE_CHANNEL[0]: "an ONNX input of one channel that a convolution reads",
     facts.ONE_CHANNEL[1]: "three channels are read. In the preprocess file, give x, 0, 0 for each x (H x W x 3)",
     facts.GREY_PICTURE[0]: "an image of one channel as RGB with GRAY",
