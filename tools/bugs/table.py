@@ -79,7 +79,7 @@ BUGS = (
     _decoder(
         "rope_positions",
         "huggingface/transformers#29285",
-        "rotary angles computed in bfloat16, which has no 301",
+        "rotary angles are computed in bfloat16, which cannot represent 301",
         "model.rotary_emb",
         "type matmul bmm mm _to_copy",
         {"rope": "bfloat16"},
@@ -112,7 +112,7 @@ BUGS = (
     _decoder(
         "embedding_scale",
         "vllm-project/vllm#3653",
-        "embeddings times √hidden, which the model was trained with rounded to bfloat16",
+        "the factor √hidden of the embeddings is not rounded to bfloat16, as in training",
         "model",
         "mul",
         {"embedding_scale": "exact"},
@@ -120,7 +120,7 @@ BUGS = (
     _decoder(
         "gelu",
         "huggingface/transformers#29402",
-        "GELU by erf in place of its tanh form",
+        "GELU by erf instead of tanh",
         f"{_MLP}.act_fn",
         "approximate",
         {"activation": "none"},
@@ -128,7 +128,7 @@ BUGS = (
     _decoder(
         "causal_alignment",
         "pytorch/pytorch#144858",
-        "`is_causal` aligns the mask top left: with a cache later tokens see only its begin",
+        "`is_causal` aligns the mask top left, so later tokens see only the start of the cache",
         _ATTENTION,
         "is_causal attn_mask scaled_dot_product",
         {"causal": "top left"},
@@ -156,7 +156,7 @@ BUGS = (
     _decoder(
         "router",
         "lablup/mlxcel#391",
-        "softmax of the chosen experts only, so that their shares are renormalised",
+        "softmax over the chosen experts only",
         _MLP,
         "softmax topk _to_copy",
         {"router": "top first"},
@@ -193,7 +193,7 @@ BUGS = (
     _decoder(
         "masked_softmax",
         "huggingface/transformers#17437",
-        "two masks add up to -Inf in float16, and the softmax of such a row is NaN",
+        "two masks add up to -Inf in float16, and the softmax is NaN",
         _ATTENTION,
         "softmax maximum add type",
         {"mask": "added"},
@@ -203,7 +203,7 @@ BUGS = (
     _denoiser(
         "pixel_norm",
         "huggingface/diffusers#13316",
-        "the length of a pixel's channels overflows float16",
+        "the norm over the channels of a pixel overflows float16",
         "norm1",
         "type norm linalg_vector_norm",
         {"normalise": "as it comes"},
@@ -231,7 +231,7 @@ BUGS = (
     _denoiser(
         "timestep_shift",
         "huggingface/diffusers#12791",
-        "`downscale_freq_shift` 1 in place of 0",
+        "`downscale_freq_shift` 1 instead of 0",
         "time_proj",
         "div other",
         {"shift": 1.0},
@@ -249,7 +249,7 @@ BUGS = (
     _decoder(
         "untied_head",
         "huggingface/transformers#43429",
-        "lm_head is not tied to the embeddings, and keeps what it was drawn with",
+        "lm_head is not tied to the embeddings",
         "lm_head",
         "weight",
         {"head": "untied"},
@@ -258,7 +258,7 @@ BUGS = (
     _decoder(
         "cache_rows",
         "tenstorrent/tt-metal#54742",
-        "the cache is written in place as if a head's rows began where the head before ended",
+        "the cache is written at the wrong rows of each head",
         _ATTENTION,
         "copy_",
         {"cache": "by page"},
@@ -283,14 +283,14 @@ BUGS = (
     _exported(
         "batch_norm",
         "onnx/tensorflow-onnx#1249",
-        "a normalisation by the statistics of its input becomes one by recorded ones",
+        "a normalisation uses recorded statistics instead of those of its input",
         "bn",
         "BatchNormalization batch_norm",
     ),
     _exported(
         "resize",
         "onnx/tensorflow-onnx@0338e1eb",
-        "nearest neighbours counted from corners, not from centres",
+        "nearest neighbours by corners instead of centres",
         "",
         "Resize upsample",
     ),
