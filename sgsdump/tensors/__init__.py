@@ -1,1 +1,1 @@
-"""Tensors: metadata, element types, layouts, statistics. numpy only."""
+"""Tensor metadata, element types, layouts and statistics. Depends on numpy only."""

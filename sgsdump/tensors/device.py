@@ -1,22 +1,23 @@
-"""Device layouts: the orders in which accelerators keep tensors, to and from the logical tensor.
+"""Conversion between the device layouts of accelerators and the logical layout of a tensor.
 
 Sources: docs/formats/ascend.md#device-layouts, docs/formats/sigmastar.md#padded-buffers.
 
 ===========  =======================================  ==========================================================
-NC1HWC0      (N, C1, H, W, C0), C0 the last size      also NC1HWC0_C04
+NC1HWC0      (N, C1, H, W, C0)                        C0 is the last size; also NC1HWC0_C04
 NDC1HWC0     (N, D, C1, H, W, C0)
-FRACTAL_Z    (G * C1 * H * W, N1, N0, C0)             weights; G blocks of a grouped convolution, else 1
+FRACTAL_Z    (G * C1 * H * W, N1, N0, C0)             weights; G blocks of a grouped convolution, otherwise 1
 FRACTAL_NZ   (…, N1, M1, M0, N0)                      matrices of M rows and N columns; also FRACTAL_NZ_C0_16, _C0_32
-NHWX, NHWC   flat, padded                             SigmaStar's buffers: see ``sdk_buffers``
+NHWX, NHWC   flat, padded                             SigmaStar buffers: see ``sdk_buffers``
 ===========  =======================================  ==========================================================
 
-X1 * X0 is X rounded up to a multiple of X0, what is beyond X is padding. A dimension of the logical tensor lies in one
-or two of the stored axes: how many blocks, and the index in a block. X0 is read from the stored shape; how much of the
-rest is padding only the original shape tells, so without it (``origin`` None) nothing is converted.
+A dimension X is stored as X1 blocks of X0 elements. X1 * X0 is X rounded up to a multiple of X0; the remainder is
+padding. A logical dimension is stored in one axis or in two: block number and index in the block. The stored shape
+gives X0, but only the original shape tells which elements are padding. Without an original shape (``origin`` is None)
+nothing is converted.
 
-Of a convolution in g groups, C is the channels of one group; E groups lie along the diagonal of each block, with zeros
-around them, E = min(lcm(lcm(C, C0) / C, lcm(N/g, N0) / (N/g)), g). So a block has E * C rounded up channels, E * N/g
-rounded up outputs, and there are g / E rounded up blocks.
+For a convolution in g groups, C is the number of channels of one group. E groups lie along the diagonal of each block,
+surrounded by zeros: E = min(lcm(lcm(C, C0) / C, lcm(N/g, N0) / (N/g)), g). A block therefore has E * C channels and
+E * N/g outputs, both rounded up. The number of blocks is g / E, rounded up.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ from sgsdump.tensors.types import NHWC, Origin, TensorInfo
 
 PLAIN = ("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN")
 Axes = Mapping[str, tuple[int, ...]]
-# By layout: where the parts of each dimension lie among the stored axes.
+# Layout -> letter of a dimension -> stored axes that hold the dimension.
 _AXES: dict[str, Axes] = {
     "NC1HWC0": {"N": (0,), "C": (1, 4), "H": (2,), "W": (3,)},
     "NDC1HWC0": {"N": (0,), "D": (1,), "C": (2, 5), "H": (3,), "W": (4,)},
     "FRACTAL_Z": {"C": (0, 5), "H": (1,), "W": (2,), "N": (3, 4)},
     "FRACTAL_NZ": {"B": (0,), "n": (1, 4), "m": (2, 3)},
 }
-# The original's layouts that each may come from; the first that the shapes allow is taken where the file names none.
+# Device layout -> possible original layouts. If the file names none, the first that fits the shapes is used.
 _ORIGINALS = {
     "NC1HWC0": ("NCHW", "NHWC", "HWCN", "CHWN", "NC", "C"),
     "NDC1HWC0": ("NCDHW", "NDHWC", "DHWCN"),
@@ -56,26 +57,26 @@ _BLOCKED = re.compile("C0|C1|FRACTAL|NHWX")
 
 @lru_cache(maxsize=256)
 def is_device(layout: str | None) -> bool:
-    """Whether values in this layout are blocks with padding, not an order of the logical dimensions."""
+    """Return whether the layout stores values in padded blocks instead of an order of the logical dimensions."""
     return layout is not None and _BLOCKED.search(layout) is not None
 
 
 def logical_origin(info: TensorInfo) -> Origin:
-    """The logical tensor that ``to_logical`` makes of one in a device's layout: its shape, and its layout if known.
+    """Return the shape of the logical tensor made by ``to_logical``, and its layout if known.
 
-    Raises ValuesError when its original shape is not known or does not fit, and for layouts not in the table above.
+    Raises ValuesError if the original shape is unknown or does not fit, or if the layout is not in the module's table.
     """
     if info.origin is None:
         raise ValuesError(
-            f"is in the layout {info.layout}, and its file does not give the original shape: its padding cannot be "
-            f"told from its values",
+            f"has layout {info.layout}, but its file does not give the original shape: padding cannot be "
+            f"distinguished from values",
             tensor=info.name,
         )
     return replace(info.origin, layout=_checked(info, info.origin))
 
 
 def conversion(info: TensorInfo) -> str:
-    """The conversion of ``Tensor.logical`` in words: ``NC1HWC0 to NCHW``; empty when it does nothing or cannot."""
+    """Return the conversion of ``Tensor.logical`` as text, such as ``NC1HWC0 to NCHW``; "" if there is none."""
     if not is_device(info.layout) or info.origin is None:
         return ""
     try:
@@ -87,19 +88,19 @@ def conversion(info: TensorInfo) -> str:
     fitting = [letters for letters in _ORIGINALS.get(base, ()) if _as_letters(base, stored, info.origin, letters)]
     if info.origin.layout == to or len(fitting) < 2:
         return text
-    return f"{text} (its shape would allow {' or '.join(fitting[1:])} too, and the file does not say)"
+    return f"{text} (its shape also allows {' or '.join(fitting[1:])}; the file does not name the layout)"
 
 
 def to_logical(values: np.ndarray, layout: str, origin: Origin) -> np.ndarray:
-    """Stored values, in the shape that ``layout`` has, as an array of ``origin.shape`` in ``origin.layout``.
+    """Convert stored values, shaped as in ``layout``, to an array of ``origin.shape`` in ``origin.layout``.
 
-    Raises ValuesError when the two shapes do not fit each other.
+    Raises ValuesError if the two shapes do not fit each other.
     """
     base = _base_of(layout)
     if base in ("NHWX", NHWC):
         flat, sizes = values.reshape(-1), padded_sizes(base, origin.shape, values.itemsize)
         if flat.size not in sizes:
-            raise ValuesError(f"a padded {base} buffer of {list(origin.shape)} has {sizes} values, not {flat.size}")
+            raise ValuesError(f"a padded {base} buffer of {list(origin.shape)} needs {sizes} values, not {flat.size}")
         return unpad(flat, base, origin.shape)
     original = _original_of(base, values.shape, origin)
     if original is None:
@@ -110,9 +111,11 @@ def to_logical(values: np.ndarray, layout: str, origin: Origin) -> np.ndarray:
 
 
 def to_device(array: np.ndarray, of: str, layout: str, c0: int = 16, n0: int = 16, groups: int = 1) -> np.ndarray:
-    """An array in the plain layout ``of`` (of no meaning for FRACTAL_NZ) as the device keeps it, zeros as padding.
+    """Convert an array in the plain layout ``of`` to a device layout; padding is zero.
 
-    c0   the innermost block: 16, and 32 for elements of one byte. n0  the other block of FRACTAL_Z and FRACTAL_NZ.
+    of   plain layout of ``array``; ignored for FRACTAL_NZ
+    c0   size of the innermost block: 16, or 32 for elements of one byte
+    n0   size of the other block of FRACTAL_Z and FRACTAL_NZ
     """
     base = _base_of(layout)
     if base in ("NHWX", NHWC):
@@ -128,28 +131,29 @@ def to_device(array: np.ndarray, of: str, layout: str, c0: int = 16, n0: int = 1
 
 
 def in_order(array: np.ndarray, layout: str, to: str) -> np.ndarray:
-    """A view of an array of one plain layout in another of the same letters."""
+    """Return a view of an array with its axes in another plain layout of the same letters."""
     return array.transpose([layout.index(letter) for letter in to])
 
 
 def device_shape(shape: tuple[int, ...], of: str, layout: str, c0: int, n0: int = 16) -> tuple[int, ...]:
-    """The shape that ``to_device`` gives for a shape in the plain layout ``of``, of one group."""
+    """Return the shape that ``to_device`` gives for a shape in the plain layout ``of`` and one group."""
     if layout == "FRACTAL_NZ":
         return (*shape[:-2], *_stored_shape(layout, _Original("Bmn", _matrix_shape(shape), 1), c0, n0)[1:])
     return _stored_shape(layout, _Original(of, shape, 1), c0, n0)
 
 
 def _checked(info: TensorInfo, origin: Origin) -> str | None:
-    """The layout of the original. Raises ValuesError when the shapes do not fit, or the layout is not known."""
+    """Return the layout of the original; raise ValuesError if the shapes do not fit or the layout is unknown."""
     base = _base_of(info.layout)
     if base == "NHWX":
         return NHWC
     if base not in _AXES:
-        raise ValuesError(f"is in the layout {info.layout}, which is not known how to undo", tensor=info.name)
+        raise ValuesError(f"has layout {info.layout}, which sgsdump cannot convert", tensor=info.name)
     original = _original_of(base, info.shape or (), origin)
     if original is None:
         raise ValuesError(
-            f"is {info.layout} {list(info.shape or ())}, which does not fit its original shape {list(origin.shape)}",
+            f"has layout {info.layout} {list(info.shape or ())}, "
+            f"which does not fit its original shape {list(origin.shape)}",
             tensor=info.name,
         )
     if base == "FRACTAL_NZ":
@@ -158,12 +162,12 @@ def _checked(info: TensorInfo, origin: Origin) -> str | None:
 
 
 def _base_of(layout: str | None) -> str:
-    """The layout in the table above that this one is a variant of; itself when it is not one."""
+    """Return the layout of the module's table that ``layout`` is a variant of, or ``layout`` itself."""
     return _VARIANTS.get(layout or "", layout or "")
 
 
 class _Original(NamedTuple):
-    """The logical tensor as its device's layout sees it: a letter and a size for each dimension."""
+    """The logical tensor as its device layout describes it: one letter and one size per dimension."""
 
     letters: str
     shape: tuple[int, ...]
@@ -174,7 +178,7 @@ class _Original(NamedTuple):
 
 
 def _original_of(base: str, stored: tuple[int, ...], origin: Origin) -> _Original | None:
-    """The first reading of the original shape that fits the stored one; the layout it names goes first."""
+    """Return the first original layout that fits the stored shape; a layout named by the file is tried first."""
     named = [origin.layout] if origin.layout in _ORIGINALS[base] else []
     for letters in [*named, *_ORIGINALS[base]]:
         original = _as_letters(base, stored, origin, letters or "")
@@ -184,7 +188,7 @@ def _original_of(base: str, stored: tuple[int, ...], origin: Origin) -> _Origina
 
 
 def _as_letters(base: str, stored: tuple[int, ...], origin: Origin, letters: str) -> _Original | None:
-    """The original read as the layout ``letters``; None where the stored shape is not what the device makes of it."""
+    """Return the original in the layout ``letters``, or None if the device would store it in another shape."""
     shape = _matrix_shape(origin.shape) if base == "FRACTAL_NZ" else origin.shape
     if len(shape) != len(letters):
         return None
@@ -199,7 +203,7 @@ def _as_letters(base: str, stored: tuple[int, ...], origin: Origin, letters: str
 
 
 def _stored_shape(base: str, of: _Original, c0: int, n0: int) -> tuple[int, ...]:
-    """The stored shape of an original, the leading dimensions of matrices as one."""
+    """Return the stored shape of an original; leading dimensions of matrices are merged."""
     if base == "FRACTAL_Z":
         block = _Groups.of(of, c0, n0)
         rows = block.blocks * _blocks_for(block.channels, c0) * of.size("H") * of.size("W")
@@ -215,23 +219,22 @@ def _stored_shape(base: str, of: _Original, c0: int, n0: int) -> tuple[int, ...]
 
 
 def _blocks_for(size: int, block: int) -> int:
-    """How many blocks hold ``size``."""
     return -(-size // block)
 
 
 def _matrix_shape(shape: Sequence[int]) -> tuple[int, int, int]:
-    """(leading dimensions as one, rows, columns); a vector is one row."""
+    """Return (product of leading dimensions, rows, columns); a vector is one row."""
     padded = (1, 1, *shape)
     return math.prod(shape[:-2]), padded[-2], padded[-1]
 
 
 def _merged(base: str, stored: tuple[int, ...]) -> tuple[int, ...]:
-    """A stored shape with the leading dimensions of matrices as one."""
+    """Merge the leading dimensions of matrices in a stored shape."""
     return (math.prod(stored[:-4]), *stored[-4:]) if base == "FRACTAL_NZ" else stored
 
 
 def _in_blocks(values: np.ndarray, base: str, of: _Original) -> np.ndarray:
-    """Stored values with an axis for each entry of ``_AXES``."""
+    """Reshape stored values to one axis per entry of ``_AXES``."""
     if base == "FRACTAL_Z":
         n1, n0, c0 = values.shape[-3:]
         return values.reshape(_blocks_for(of.size("C"), c0), of.size("H"), of.size("W"), n1, n0, c0)
@@ -239,7 +242,7 @@ def _in_blocks(values: np.ndarray, base: str, of: _Original) -> np.ndarray:
 
 
 def _gathered(blocks: np.ndarray, axes: Axes, of: _Original) -> np.ndarray:
-    """The dimensions of ``of`` in its order, each cropped to its size; one copy where blocks are taken apart."""
+    """Return the dimensions of ``of`` in its order, each cropped to its size; copies once if blocks must be split."""
     absent = [axis for letter in axes if letter not in of.letters for axis in axes[letter]]
     order = [axis for letter in of.letters for axis in axes[letter]]
     sizes = [math.prod(blocks.shape[axis] for axis in axes[letter]) for letter in of.letters]
@@ -248,7 +251,7 @@ def _gathered(blocks: np.ndarray, axes: Axes, of: _Original) -> np.ndarray:
 
 
 def _scattered(array: np.ndarray, of: str, axes: Axes, block: Mapping[str, int]) -> np.ndarray:
-    """``_gathered`` undone, padded with zeros; ``block`` is the size of the inner block by letter."""
+    """Invert ``_gathered`` and pad with zeros; ``block`` maps a letter to the size of its inner block."""
     padded = np.pad(array, [(0, -size % block.get(letter, 1)) for letter, size in zip(of, array.shape)])
     shape: list[int] = []
     order: list[int] = []
@@ -262,7 +265,7 @@ def _scattered(array: np.ndarray, of: str, axes: Axes, block: Mapping[str, int])
 
 
 class _Groups(NamedTuple):
-    """A grouped convolution's weights: how many blocks, the groups in each, and a block's channels and outputs."""
+    """Blocks of a grouped convolution's weights: their number, groups per block, channels and outputs of a block."""
 
     blocks: int
     per_block: int
@@ -277,7 +280,7 @@ class _Groups(NamedTuple):
 
 
 def _slices(of: _Original, groups: _Groups) -> Iterator[tuple[int, tuple[slice, ...], tuple[slice, ...]]]:
-    """For each group its block, its part of that, and its part of the original."""
+    """Yield for each group its block, its slices in the block and its slices in the original."""
     c, n = of.size("C"), of.size("N") // of.groups
     for group in range(of.groups):
         block, inner = divmod(group, groups.per_block)
@@ -292,7 +295,7 @@ def _block_shape(of: _Original, groups: _Groups) -> tuple[int, ...]:
 
 
 def _ungrouped(values: np.ndarray, of: _Original) -> np.ndarray:
-    """Stored values, one block after another along the first axis, as the original."""
+    """Convert stored values, with blocks along the first axis, to the original."""
     groups = _Groups.of(of, values.shape[-1], values.shape[-2])
     whole = _Original(of.letters, _block_shape(of, groups), 1)
     blocks = values.reshape(groups.blocks, -1, *values.shape[1:])
@@ -304,7 +307,7 @@ def _ungrouped(values: np.ndarray, of: _Original) -> np.ndarray:
 
 
 def _grouped(array: np.ndarray, of: _Original, c0: int, n0: int) -> np.ndarray:
-    """``_ungrouped`` undone: (G, C1, H, W, N1, N0, C0), with zeros beside the groups."""
+    """Invert ``_ungrouped``: return (G, C1, H, W, N1, N0, C0) with zeros beside the groups."""
     groups = _Groups.of(of, c0, n0)
     dense = np.zeros((groups.blocks, *_block_shape(of, groups)), array.dtype)
     for block, inside, outside in _slices(of, groups):

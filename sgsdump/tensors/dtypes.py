@@ -1,8 +1,8 @@
-"""Element types: numpy's own, and those beyond numpy that accelerators compute in (bfloat16, 8-bit floats, int4 …);
-and what users give as values (scalars, lists, torch tensors, any array-like) as arrays of them.
+"""Element types of numpy and of accelerators (bfloat16, 8-bit floats, int4 …), and conversion of user values to arrays.
 
-The latter come from ``ml_dtypes``. numpy knows little of them: their ``dtype.kind`` is mostly ``V``, a .npy header
-does not name them, and types of less than a byte take a whole one in memory. Ask here instead of ``dtype.kind``.
+User values are scalars, lists, torch tensors or any array-like. Types beyond numpy come from ``ml_dtypes``. numpy knows
+little of these types: their ``dtype.kind`` is mostly ``V``, a .npy header does not name them, and types smaller than a
+byte take a whole byte in memory. Use the functions of this module instead of ``dtype.kind``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BITS |= {name: int(name[-1]) for name in _INTEGERS}
 
 
 def _beyond(names: list[str]) -> dict[str, np.dtype]:
-    """The types of these names that the installed ml_dtypes has."""
+    """Return the named types that the installed ml_dtypes has."""
     return {name: np.dtype(getattr(ml_dtypes, name)) for name in names if hasattr(ml_dtypes, name)}
 
 
@@ -40,52 +40,55 @@ _NAMES = {dtype: name for name, dtype in KNOWN.items()}
 
 
 def is_float(dtype: Any) -> bool:
-    """Whether the elements are real floating-point numbers, numpy's or beyond."""
+    """Return whether the elements are real floating-point numbers, of numpy or beyond."""
     dtype = np.dtype(dtype)
     return dtype.kind == "f" or dtype in _FLOAT_SET
 
 
 def is_integer(dtype: Any) -> bool:
-    """Whether the elements are integers, numpy's or beyond; bool is not one."""
+    """Return whether the elements are integers, of numpy or beyond; bool does not count."""
     dtype = np.dtype(dtype)
     return dtype.kind in "iu" or dtype in _INTEGER_SET
 
 
 def is_complex(dtype: Any) -> bool:
-    """Whether the elements are complex numbers, numpy's or beyond."""
+    """Return whether the elements are complex numbers, of numpy or beyond."""
     dtype = np.dtype(dtype)
     return dtype.kind == "c" or dtype in _COMPLEX_SET
 
 
 def is_number(dtype: Any) -> bool:
-    """Whether the elements mean numbers: booleans, integers, floats, complex; not text, objects or raw bytes."""
+    """Return whether the elements are booleans, integers, floats or complex numbers; not text, objects or raw bytes."""
     dtype = np.dtype(dtype)
     return dtype.kind == "b" or is_integer(dtype) or is_float(dtype) or is_complex(dtype)
 
 
 def name_of(dtype: Any) -> str:
-    """``float32``, ``bfloat16``, ``int4`` …, whatever the byte order; numpy's own word for a type not in KNOWN."""
+    """Return the name of a type in either byte order, such as ``bfloat16`` or ``int4``; numpy name if not in KNOWN."""
     dtype = np.dtype(dtype)
     return _NAMES.get(dtype) or _NAMES.get(dtype.newbyteorder("=")) or dtype.name
 
 
 def dtype_named(name: str) -> np.dtype:
-    """The type of a name that ``name_of`` gives. Raises ConfigError for any other text, with the nearest names."""
+    """Return the type with a name given by ``name_of``; raise ConfigError with the nearest names for any other text."""
     if not isinstance(name, str) or name not in KNOWN:
         raise ConfigError(f"unknown element type {str(name)[:60]!r}{hint(str(name)[:60], list(KNOWN))}")
     return KNOWN[name]
 
 
 def bits(dtype: Any) -> int:
-    """Bits of one element as files pack it: 4 for int4, which takes 8 in memory."""
+    """Return the bits of one element as packed in files: 4 for int4, which takes 8 in memory."""
     dtype = np.dtype(dtype)
     return _BITS.get(_NAMES.get(dtype, ""), dtype.itemsize * 8)
 
 
 @lru_cache(maxsize=64)
 def carrier(dtype: np.dtype) -> np.dtype:
-    """The numpy type that carries an element in containers which know only numpy's: integers beyond numpy as int8 or
-    uint8 of their value, other types beyond numpy as unsigned integers of their bits, numpy's own as themselves."""
+    """Return the numpy type that stores an element in containers which support only numpy types.
+
+    Integers beyond numpy become int8 or uint8 of their value. Other types beyond numpy become unsigned integers of
+    their bits. numpy types stay as they are.
+    """
     name = _NAMES.get(dtype)
     if name in _INTEGER_TYPES:
         return np.dtype(np.uint8 if name.startswith("u") else np.int8)
@@ -95,7 +98,7 @@ def carrier(dtype: np.dtype) -> np.dtype:
 
 
 def carried(array: np.ndarray) -> np.ndarray:
-    """``array`` in its carrier type, of the same shape; a view where no value has to change its form."""
+    """Return ``array`` in its carrier type and the same shape; a view if no value changes its representation."""
     to = carrier(array.dtype)
     if array.dtype in _INTEGER_SET or array.dtype not in _NAMES:
         return array.astype(to, copy=False)
@@ -103,13 +106,16 @@ def carried(array: np.ndarray) -> np.ndarray:
 
 
 def restored(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The array that ``carried`` was given; a view where possible. ``array`` is of ``carrier(dtype)``."""
+    """Invert ``carried``; return a view if possible. ``array`` has the type ``carrier(dtype)``."""
     return array.astype(dtype, copy=False) if dtype in _INTEGER_SET else array.view(dtype)
 
 
 def packed(array: np.ndarray) -> bytes:
-    """The elements as files hold them, little-endian, in C order; 4-bit types two to a byte, the first in the low half
-    (an odd last one leaves the high half zero). 1-, 2- and 6-bit types take a byte each."""
+    """Return the elements as files store them: little-endian, in C order.
+
+    4-bit types take half a byte, the first element in the low half; an odd last element leaves the high half zero. 1-,
+    2- and 6-bit types take one byte each.
+    """
     flat = np.ascontiguousarray(array).reshape(-1)
     if bits(flat.dtype) != 4:
         return flat.astype(flat.dtype.newbyteorder("<"), copy=False).tobytes()
@@ -119,19 +125,19 @@ def packed(array: np.ndarray) -> bytes:
 
 
 def packed_size(dtype: np.dtype, count: int) -> int:
-    """How many bytes ``packed`` makes of ``count`` elements."""
+    """Return the number of bytes that ``packed`` gives for ``count`` elements."""
     return (count + 1) // 2 if bits(dtype) == 4 else count * dtype.itemsize
 
 
 def unpacked(data: bytes | memoryview, dtype: np.dtype, count: int) -> np.ndarray:
-    """``count`` elements of what ``packed`` made: a flat read-only view, or for 4-bit types a new array.
+    """Return ``count`` elements packed by ``packed``: a flat read-only view, or a new array for 4-bit types.
 
-    Raises FormatError when ``data`` is shorter.
+    Raises FormatError if ``data`` is too short.
     """
     if memoryview(data).nbytes < packed_size(dtype, count):
         raise FormatError(
             f"{count} elements of {name_of(dtype)} need {packed_size(dtype, count)} bytes, "
-            f"{memoryview(data).nbytes} are there"
+            f"but only {memoryview(data).nbytes} exist"
         )
     if bits(dtype) != 4:
         return np.frombuffer(data, dtype.newbyteorder("<"), count)
@@ -155,7 +161,7 @@ def as_array(values: Any) -> np.ndarray:
     TypeError, ValueError
         By numpy, if the values have no shape, such as lists of unequal length.
     """
-    if isinstance(values, np.ndarray) and not isinstance(values, np.matrix):  # a matrix has two axes whatever is done
+    if isinstance(values, np.ndarray) and not isinstance(values, np.matrix):  # a matrix always keeps two axes
         return values
     if callable(detach := getattr(values, "detach", None)):
         return _of_torch(detach())
@@ -163,7 +169,7 @@ def as_array(values: Any) -> np.ndarray:
 
 
 def _of_torch(tensor: Any) -> np.ndarray:
-    """Return a torch tensor's values; types that numpy lacks, such as bfloat16, by way of float32, which is exact."""
+    """Return the values of a torch tensor; types that numpy lacks, such as bfloat16, pass exactly through float32."""
     tensor = tensor.cpu().resolve_conj().resolve_neg()
     dtype = BEYOND_NUMPY.get(str(tensor.dtype).removeprefix("torch."))
     array: np.ndarray = tensor.numpy() if dtype is None else tensor.float().numpy().astype(dtype)

@@ -1,21 +1,21 @@
-"""Integer buffers as they lie in SigmaStar's memory, which the SDK dumps when eliminateGarbage is off.
+"""Padded integer buffers of SigmaStar hardware, which the SDK dumps if eliminateGarbage is off.
 
-What a network computes, written and read: channels (the innermost dimension) go up to a multiple of A = 16 bytes / item
-size, to Cp; the whole goes up to a multiple of 64 bytes. Order NHWC is [N][H][W][Cp], order NHWX is [N][Cp/A][H][W][A]
-(blocks of channels outside H and W, in spite of the name; the same as NHWC when C <= A). A picture input takes four
-bytes per pixel: RGB and BGR its packed bytes first, RGBA and BGRA pixel by pixel. The hardware leaves leftovers in the
-padding; we write zeros. Source: docs/formats/sigmastar.md#padded-buffers.
+Activations are read and written. The number of channels (the innermost dimension) is rounded up to Cp, a multiple of
+A = 16 bytes / item size. The whole buffer is rounded up to a multiple of 64 bytes. Order NHWC is [N][H][W][Cp]. Order
+NHWX is [N][Cp/A][H][W][A]: despite the name, blocks of channels are outside H and W. Both are equal if C <= A. An image
+input takes four bytes per pixel: RGB and BGR store packed bytes first, RGBA and BGRA store pixel by pixel. The hardware
+leaves old data in the padding; sgsdump writes zeros. Source: docs/formats/sigmastar.md#padded-buffers.
 
-A fixed model's constants, written only (docs/formats/sigmastar.md#constants):
+Constants of a fixed model are only written (docs/formats/sigmastar.md#constants):
 
-* weights of a convolution or fully connected operator, [O, H, W, I]: for each A outputs, for each A inputs of these,
-  for each position of the kernel, row by row, a tile of [outputs][inputs] that goes up to 32 bytes;
-* depthwise weights, [1, H, W, C]: for each A channels a tile of [H][W][channels] that goes up to 32 bytes;
-* a bias, [2, C]: each of its rows goes up to 16 bytes;
-* anything else goes up to 64 bytes as a whole.
+* weights of a convolution or fully connected operator, [O, H, W, I]: for each A outputs, for each A inputs of these
+  outputs, for each kernel position in row order, a tile of [outputs][inputs] rounded up to 32 bytes
+* depthwise weights, [1, H, W, C]: for each A channels a tile of [H][W][channels] rounded up to 32 bytes
+* a bias, [2, C]: each row is rounded up to 16 bytes
+* any other constant: rounded up to 64 bytes as a whole
 
-With eliminateGarbage on the SDK dumps the first values of the same buffer, as many as the constant has: of weights
-whose tiles are not full the last ones are missing there.
+With eliminateGarbage on, the SDK dumps the first values of the same buffer, as many as the constant has. If the tiles
+of weights are not full, the last weights are therefore missing from the dump.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ PICTURE_VALUES = 4
 
 
 def pad_channels(array: np.ndarray) -> np.ndarray:
-    """A shaped integer array (NHWC when 4-D) as the flat padded buffer."""
+    """Return the flat padded buffer of an integer array (NHWC if 4-D)."""
     return pad_parameter(_up_to(array, PIXEL_BYTES) if array.ndim else array)
 
 
 def pad_blocks(array: np.ndarray) -> np.ndarray:
-    """An NHWC array as the flat buffer of order NHWX: blocks of PIXEL_BYTES of channels outside H and W."""
+    """Return the flat NHWX buffer of an NHWC array: blocks of PIXEL_BYTES of channels outside H and W."""
     blocks = _up_to(array, PIXEL_BYTES).reshape(*array.shape[:3], -1, PIXEL_BYTES // array.itemsize)
     return pad_parameter(blocks.transpose(0, 3, 1, 2, 4))
 
 
 def pad_picture(array: np.ndarray) -> np.ndarray:
-    """An NHWC picture of bytes as the flat buffer of four bytes per pixel: packed bytes first, then zeros."""
+    """Return the flat buffer of an NHWC image of bytes with four bytes per pixel: packed bytes, then zeros."""
     pixels = array.size // array.shape[-1]
     flat = array.reshape(-1)
     return pad_parameter(np.pad(flat, (0, max(0, pixels * PICTURE_VALUES - flat.size))))
 
 
 def pad_weights(weights: np.ndarray) -> np.ndarray:
-    """The flat buffer of a convolution's integer weights, [O, H, W, I], or of a matrix, [O, I]."""
+    """Return the flat buffer of integer weights of a convolution [O, H, W, I] or of a matrix [O, I]."""
     outputs, inputs = weights.shape[0], weights.shape[-1]
     cube = weights.reshape(outputs, -1, inputs).transpose(1, 0, 2)
     tiles = (
@@ -63,23 +63,23 @@ def pad_weights(weights: np.ndarray) -> np.ndarray:
 
 
 def pad_depthwise(weights: np.ndarray) -> np.ndarray:
-    """The flat buffer of integer depthwise weights, [1, H, W, C]."""
+    """Return the flat buffer of integer depthwise weights [1, H, W, C]."""
     blocks = _blocks(weights.shape[-1], weights.itemsize)
     return np.concatenate([_up_to(weights[..., block].reshape(-1), TILE_BYTES) for block in blocks])
 
 
 def pad_bias(rows: np.ndarray) -> np.ndarray:
-    """The flat buffer of bias and multiplier rows, [2, C]."""
+    """Return the flat buffer of bias and multiplier rows [2, C]."""
     return _up_to(rows, PIXEL_BYTES).reshape(-1)
 
 
 def pad_parameter(values: np.ndarray) -> np.ndarray:
-    """The flat buffer of any other constant: its values, the whole up to BUFFER_BYTES."""
+    """Return the flat buffer of any other constant: its values, rounded up to BUFFER_BYTES."""
     return _up_to(values.reshape(-1), BUFFER_BYTES)
 
 
 def padded_sizes(order: str, shape: Sequence[int], itemsize: int, constant: bool = False) -> tuple[int, ...]:
-    """The sizes, in values, that a padded buffer of this order and shape may have; none for an unknown order."""
+    """Return the possible sizes, in values, of a padded buffer of this order and shape; () for an unknown order."""
     if order not in UNPAD or (order == "NHWX" and len(shape) != 4):
         return ()
     channels = PICTURE_VALUES if order in _PICTURES else _padded_channels(shape, itemsize)
@@ -89,15 +89,17 @@ def padded_sizes(order: str, shape: Sequence[int], itemsize: int, constant: bool
 
 
 def has_padded_channels(array: np.ndarray, shape: Sequence[int]) -> bool:
-    """True when an integer payload has the size of a buffer of ``shape`` whose channels are padded, so that its first
-    elements are not the tensor."""
+    """Return whether an integer payload has the size of a buffer of ``shape`` with padded channels.
+
+    The first elements of such a payload are not the tensor.
+    """
     if array.dtype.kind not in "biu" or not shape or shape[-1] == _padded_channels(shape, array.itemsize):
         return False
     return array.size in padded_sizes("NHWC", shape, array.itemsize)
 
 
 def is_row_major(order: str, shape: Sequence[int], itemsize: int) -> bool:
-    """True when a buffer of this order without any padding lies as NHWC does."""
+    """Return whether an unpadded buffer of this order is equal to NHWC."""
     if order != "NHWX":
         return order in UNPAD
     return len(shape) == 4 and (shape[3] <= PIXEL_BYTES // itemsize or shape[1] * shape[2] == 1)
@@ -136,9 +138,10 @@ _PICTURES = {"RGB", "BGR", "RGBA", "BGRA"}
 
 
 def unpad(flat: np.ndarray, order: str, shape: Sequence[int]) -> np.ndarray:
-    """The values of a flat padded buffer, contiguous in ``shape`` (NHWC when 4-D).
+    """Return the values of a flat padded buffer, contiguous in ``shape`` (NHWC if 4-D).
 
-    order is a key of ``UNPAD``; ``flat`` has one of ``padded_sizes``.
+    order  key of ``UNPAD``
+    flat   buffer of one of ``padded_sizes``
     """
     return np.ascontiguousarray(UNPAD[order](flat, shape)).reshape(shape)
 
@@ -154,6 +157,6 @@ def _blocks(channels: int, itemsize: int) -> Iterator[slice]:
 
 
 def _up_to(array: np.ndarray, step: int) -> np.ndarray:
-    """The last axis, followed by zeros, as a multiple of ``step`` bytes."""
+    """Pad the last axis with zeros to a multiple of ``step`` bytes."""
     missing = -array.shape[-1] % (step // array.itemsize)
     return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)])

@@ -1,7 +1,7 @@
-"""A part of a tensor, or its axes in another order: ``[0:2,3]``, ``(0,2,3,1)``.
+"""Parser of tensor slices and axis permutations: ``[0:2,3]``, ``(0,2,3,1)``.
 
-This is the notation of msit's tensor-view. Operations are done one after the other, ``;`` between them. ``[…]`` takes
-whole numbers, ``start:stop:step`` and ``...`` for the leading axes; ``(…)`` is a permutation of all axes. The text is
+The notation is that of msit's tensor-view. Operations are separated by ``;`` and applied in order. ``[…]`` accepts
+integers, ``start:stop:step``, and ``...`` for the leading axes. ``(…)`` is a permutation of all axes. The text is
 parsed by hand: nothing is evaluated.
 """
 
@@ -16,18 +16,21 @@ import numpy as np
 from sgsdump.errors import ConfigError
 
 _NUMBER = re.compile(r"[+-]?\d{1,18}")
-_HOW = "write [0:2,3] for a part, (0,2,3,1) for an order of axes, and ; between them"
+_HOW = "write [0:2,3] for a slice, (0,2,3,1) for a permutation, and ; between operations"
 
 Operation = Callable[[np.ndarray], np.ndarray]
 
 
 def parse(text: str) -> list[Operation]:
-    """The operations of a text. Raises ConfigError for any other text; they raise it for arrays they do not fit."""
+    """Return the operations of a text; raise ConfigError if it cannot be parsed.
+
+    An operation raises ConfigError for an array that it does not fit.
+    """
     return [_operation(part.strip()) for part in text.split(";") if part.strip()]
 
 
 def viewed(array: np.ndarray, operations: str) -> np.ndarray:
-    """A view of an array after the operations of a text."""
+    """Return a view of an array after the operations of a text."""
     for operation in parse(operations):
         array = operation(array)
     return array
@@ -40,7 +43,7 @@ def _operation(text: str) -> Operation:
         order = [item for item in _items(text) if item]
         if all(_NUMBER.fullmatch(item) for item in order):
             return _permutation(tuple(map(int, order)), text)
-    raise ConfigError(f"cannot read the operation {text[:60]!r}; {_HOW}")
+    raise ConfigError(f"cannot parse the operation {text[:60]!r}; {_HOW}")
 
 
 def _items(text: str) -> list[str]:
@@ -58,7 +61,7 @@ def _index(item: str, text: str) -> int | slice | EllipsisType:
         span = slice(*(int(part) if part else None for part in parts))
         if span.step != 0:
             return span
-    raise ConfigError(f"cannot read {item[:40]!r} in {text[:60]!r}; {_HOW}")
+    raise ConfigError(f"cannot parse {item[:40]!r} in {text[:60]!r}; {_HOW}")
 
 
 def _part(index: tuple[int | slice | EllipsisType, ...], text: str) -> Operation:
@@ -74,7 +77,7 @@ def _part(index: tuple[int | slice | EllipsisType, ...], text: str) -> Operation
 def _permutation(order: tuple[int, ...], text: str) -> Operation:
     def permute(array: np.ndarray) -> np.ndarray:
         if sorted(order) != list(range(array.ndim)):
-            raise ConfigError(f"{text[:60]} is not an order of the axes of a tensor of shape {list(array.shape)}")
+            raise ConfigError(f"{text[:60]} is not a permutation of the axes of a tensor of shape {list(array.shape)}")
         return array.transpose(order)
 
     return permute

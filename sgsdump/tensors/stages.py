@@ -1,20 +1,26 @@
-"""The names under which the SigmaStar SDK shows the stages of a Caffe blob, read from names alone.
+"""Names that the SigmaStar SDK gives to the stages of a Caffe blob.
 
-Layers that write in place (top = bottom) give a blob several values. pycaffe shows the last one under the blob's name;
-the SDK's converter gives each value, a *stage*, a tensor of its own. Observed in dumps of SDK 1.1.5, never documented:
+Layers that write in place (top = bottom) give a blob several values. pycaffe shows the last value under the blob's
+name. The SDK's converter gives each value, called a *stage*, a tensor of its own. The names below were observed in
+dumps of SDK 1.1.5; they are not documented:
 
-``conv1 conv1_xx conv1_xx_xx``  the first layer with the top conv1 makes conv1, each further one appends ``_xx``, and
-                                once more while the name is taken by another blob.
-``prob#0 prob#0_xx prob``       where the blob is an output of the network, its last stage is ``prob`` and those before
-                                hang on ``prob#0``.
-``c#1 c#1_xx c``                where the blob's own name has a ``#``, its last stage is without it and what follows.
-``conv1_MUL fc_power_MUL_output``  products within a BatchNorm, Scale or Power, whose stage is the sum after them.
-``n#1#193``                     a copy of ``n``, for a reader that wants other scales.
-``fc#61 fc_reshape#1_output#60 up_tile_output``  the converter's own tensors, which Caffe does not have; but where an
-                                Upsample's last step is merged with what follows, ``up_tile_output`` stands for ``up``.
+``conv1 conv1_xx conv1_xx_xx``
+    The first layer with the top conv1 writes conv1. Each further layer appends ``_xx``, once more if another blob has
+    the name.
+``prob#0 prob#0_xx prob``
+    If the blob is an output of the network, its last stage is ``prob`` and earlier stages extend ``prob#0``.
+``c#1 c#1_xx c``
+    If the blob's own name has a ``#``, its last stage drops the ``#`` and all characters after it.
+``conv1_MUL fc_power_MUL_output``
+    Products within a BatchNorm, Scale or Power. The stage of such a layer is the sum after the product.
+``n#1#193``
+    A copy of ``n`` for a reader with other scales.
+``fc#61 fc_reshape#1_output#60 up_tile_output``
+    Tensors of the converter that Caffe does not have. If the last step of an Upsample is merged with the next operator,
+    ``up_tile_output`` represents ``up``.
 
-A chip keeps only what its fused operators give, so any of these may be missing from a dump, most often all but the last
-stage. Names cannot tell whether a later stage is missing; the table of stages that a model carries does.
+A chip keeps only the outputs of fused operators. Any of these names may be missing from a dump, most often all but the
+last stage. Names cannot show whether a later stage is missing; the table of stages in the model's metadata can.
 """
 
 from __future__ import annotations
@@ -27,7 +33,7 @@ from typing import NamedTuple
 
 from sgsdump.errors import FormatError
 
-KEY = "sgsdump.stages"  # of the table in a model's metadata
+KEY = "sgsdump.stages"  # key of the table in the model's metadata
 SUFFIX = "_xx"
 _BEFORE_OUTPUT = "#0"
 _SUFFIXES = re.compile(r"(?:_xx)+\Z")
@@ -40,8 +46,10 @@ _OWN = re.compile(
 
 
 class Stage(NamedTuple):
-    """A stage that a table names: of which blob, and of which layer. No name: the SDK has no tensor of that value (of a
-    BatchNorm whose Scale has a top of its own)."""
+    """A stage in the table, with its blob and layer.
+
+    name is "" if the SDK has no tensor of the value: a BatchNorm whose Scale has a top of its own.
+    """
 
     name: str
     blob: str
@@ -49,7 +57,7 @@ class Stage(NamedTuple):
 
 
 class StageNames:
-    """The names of a dump (or of a file of ranges), to ask for the stages of a blob."""
+    """Index over the names of a dump or of a range file, for finding the stages of a blob."""
 
     def __init__(self, names: Iterable[str]):
         self.names = dict.fromkeys(names)
@@ -61,8 +69,10 @@ class StageNames:
         return name in self.names
 
     def of(self, blob: str) -> dict[str, int]:
-        """Every name that may be a stage of the blob, by the dump's order, and its number: 0 is the first layer's. That
-        of the last stage of an output is one more than the highest."""
+        """Return the names that may be stages of the blob, in dump order, with their numbers.
+
+        Number 0 is the stage of the first layer. The last stage of an output has the highest other number plus one.
+        """
         if self._is_alone(blob):
             return {blob: 0}
         before = self._numbered(blob + _BEFORE_OUTPUT)
@@ -75,7 +85,7 @@ class StageNames:
         return {**stages, bare: max(stages.values(), default=0) + 1} if bare != blob and bare in self else stages
 
     def last(self, blob: str) -> str | None:
-        """The last stage of the blob that is there; None where none is."""
+        """Return the last stage of the blob that exists, or None."""
         if self._is_alone(blob):
             return blob
         if self._numbered(blob + _BEFORE_OUTPUT):
@@ -84,7 +94,7 @@ class StageNames:
         return max(stages, key=stages.__getitem__, default=None)
 
     def copies_of(self, name: str) -> list[str]:
-        """``n#1#193`` and other copies of ``n``."""
+        """Return ``n#1#193`` and other copies of ``n``."""
         return [other for other in self._of_root.get(name, ()) if other != name and without_copy(other) == name]
 
     def _is_alone(self, blob: str) -> bool:
@@ -100,13 +110,12 @@ class StageNames:
 
 
 def last_stage(blob: str, names: Iterable[str]) -> str | None:
-    """The name that stands for a blob among ``names``: the last stage that is there, the blob's own name included."""
+    """Return the name in ``names`` that represents a blob: its last existing stage, or the blob's own name."""
     return StageNames(names).last(blob)
 
 
 def root_of(name: str) -> str:
-    """The common name of all stages of a blob and its copies, without the endings ``_xx`` and ``#1#193``,
-    and without ``#0``."""
+    """Return the name shared by all stages and copies of a blob, without the endings ``_xx``, ``#0`` and ``#1#193``."""
     while "#" in name or name.endswith(SUFFIX):
         endings = without_copy(name), _SUFFIXES.sub("", name), name.removesuffix(_BEFORE_OUTPUT)
         shorter = next((ending for ending in endings if ending != name), None)
@@ -117,29 +126,31 @@ def root_of(name: str) -> str:
 
 
 def without_copy(name: str) -> str:
-    """The tensor that a copy is of: ``n`` for ``n#1#193``, any other name as it is."""
+    """Return the original of a copy: ``n`` for ``n#1#193``; any other name unchanged."""
     return _COPY.sub("", name) if "#" in name else name
 
 
 def is_product(name: str) -> bool:
-    """Whether a name is of the product within a BatchNorm or Scale, by its ending; in the plain case it is named as the
-    BatchNorm's own stage, which only the operators tell."""
+    """Return whether the ending of a name is that of the product within a BatchNorm or Scale.
+
+    In the plain case the product has the name of the BatchNorm's own stage; only the operators can tell these apart.
+    """
     return name.endswith(_PRODUCT)
 
 
 def is_converters_own(name: str) -> bool:
-    """Whether a name is one that the converter makes for itself."""
+    """Return whether the converter creates tensors of this name for itself."""
     return _OWN.search(name) is not None
 
 
 def table_of(text: str) -> tuple[Stage, ...]:
-    """The table of stages as a model carries it, JSON: a list of [stage, blob, layer]. Raises FormatError."""
+    """Parse the table of stages in a model's metadata: a JSON list of [stage, blob, layer]. Raises FormatError."""
     try:
         rows = json.loads(text)
     except (ValueError, RecursionError):
         rows = None
     if not isinstance(rows, list) or not all(_is_row(row) for row in rows):
-        raise FormatError(f"the model's {KEY} is not a list of [stage, blob, layer]; make the model again")
+        raise FormatError(f"the model's {KEY} is not a list of [stage, blob, layer]; create the model again")
     return tuple(Stage(*row) for row in rows)
 
 
@@ -148,12 +159,12 @@ def _is_row(row: object) -> bool:
 
 
 def last_of_table(table: Iterable[Stage]) -> dict[str, str]:
-    """Blob -> its last stage; "" where that is in no tensor."""
+    """Return blob -> last stage; "" if no tensor holds the last stage."""
     return {stage.blob: stage.name for stage in table}
 
 
 def of_layers(table: Iterable[Stage]) -> Mapping[str, str]:
-    """The names of ``dump --every-layer``, a layer's or ``blob@layer``, -> the stage after that layer."""
+    """Return name in ``dump --every-layer`` (a layer, or ``blob@layer``) -> stage after the layer."""
     stages: dict[str, str] = {}
     for stage in table:
         stages[stage.layer] = stages[f"{stage.blob}@{stage.layer}"] = stage.name

@@ -1,7 +1,8 @@
-"""Statistics of one tensor, in chunks: nothing as large as the tensor is made, whatever its type, order or alignment.
+"""Statistics and histograms of one tensor, computed in chunks for any type, order and alignment.
 
-Values become float64 chunk by chunk (``numpy.nditer`` does it for strided, unaligned and memory-mapped arrays alike).
-NaN and Inf are counted and left out of every other figure. No BLAS: its threads make sums of 32 Ki elements slower.
+``numpy.nditer`` converts values to float64 chunk by chunk, also for strided, unaligned and memory-mapped arrays. No
+array as large as the tensor is allocated. NaN and Inf are counted and excluded from every other figure. BLAS is not
+used: its threads make sums of 32 Ki elements slower.
 """
 
 from __future__ import annotations
@@ -15,21 +16,30 @@ import numpy as np
 from sgsdump.tensors.one_pass import compiled
 
 CHUNK = 32 * 1024
-LARGEST = 65504.0  # of float16
+LARGEST = 65504.0  # largest finite float16
 _PART = 1 << 20
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """Figures of all of a tensor's values together, from a dump or computed; None in a field that is not known.
+    """Statistics over all values of a tensor, computed or read from a dump; None in a field that is unknown.
 
-    min, max, mean   of the finite values; None when there is none.
-    l2norm           square root of the sum of squares of the finite values.
-    count            all elements, NaN and Inf included.
-    nan, negative_inf, positive_inf   how many elements are not finite.
-    checksum         of the values as they were dumped, after its kind: ``md5:1a2b3c4d``.
+    Attributes
+    ----------
+    min, max, mean : float or None
+        Over the finite values; None if no value is finite.
+    l2norm : float or None
+        Square root of the sum of squares of the finite values.
+    count : int or None
+        Number of all elements, NaN and Inf included.
+    nan, negative_inf, positive_inf : int or None
+        Number of NaN, -Inf and +Inf elements.
+    checksum : str or None
+        Checksum of the values as they were dumped, after its kind: ``md5:1a2b3c4d``.
 
-    Statistics that a run dumped have the rounding of their writer, and may follow its own rule for NaN and Inf.
+    Notes
+    -----
+    Statistics dumped by a run have the rounding of their writer, and may follow another rule for NaN and Inf.
     """
 
     min: float | None = None
@@ -44,24 +54,25 @@ class Statistics:
 
     @property
     def inf(self) -> int:
-        """How many elements are known to be +Inf or -Inf."""
+        """Number of elements known to be +Inf or -Inf."""
         return (self.negative_inf or 0) + (self.positive_inf or 0)
 
     @property
     def finite(self) -> int:
-        """How many elements are neither NaN nor Inf; 0 when the count is not known."""
+        """Number of elements that are neither NaN nor Inf; 0 if the count is unknown."""
         return 0 if self.count is None else self.count - (self.nan or 0) - self.inf
 
     @property
     def span(self) -> tuple[float, float]:
-        """min and max, NaN for one that is not known."""
+        """(min, max), with NaN for an unknown value."""
         return math.nan if self.min is None else self.min, math.nan if self.max is None else self.max
 
 
 def summarise(values: np.ndarray) -> Statistics:
-    """All statistics of an array of any shape and real dtype, in one pass; None only where no value is finite.
+    """Compute all statistics of an array of any shape and real dtype in one pass.
 
-    64-bit integers beyond 2**53 are rounded to float64. Sums that overflow float64 are taken again on scaled values.
+    Fields are None only if no value is finite. 64-bit integers beyond 2**53 are rounded to float64. If the sum of
+    squares overflows float64, sums are computed again on scaled values.
     """
     nan = inf = minus_inf = 0
     low, high, total, squares = math.inf, -math.inf, 0.0, 0.0
@@ -90,7 +101,7 @@ def summarise(values: np.ndarray) -> Statistics:
 
 
 def merged(parts: Iterable[Statistics]) -> Statistics:
-    """The statistics of a tensor from those that ``summarise`` gave of its parts; without parts, of an empty tensor."""
+    """Merge the statistics that ``summarise`` gave for parts of a tensor; no parts give those of an empty tensor."""
     parts = list(parts)
     counts = [sum(getattr(part, name) for part in parts) for name in ("count", "nan", "negative_inf", "positive_inf")]
     counted = [part for part in parts if part.finite]
@@ -104,10 +115,7 @@ def merged(parts: Iterable[Statistics]) -> Statistics:
 
 
 def saturated(values: np.ndarray) -> int:
-    """How many values of a float16 array are ±65504, which devices put where the result is larger, instead of Inf.
-
-    0 for an array of another type.
-    """
+    """Count the values ±65504 in a float16 array, which devices write instead of Inf; 0 for any other type."""
     if values.dtype.kind != "f" or values.dtype.itemsize != 2:
         return 0
     flat = values.reshape(-1)
@@ -117,10 +125,10 @@ def saturated(values: np.ndarray) -> int:
 
 
 def histogram(values: np.ndarray, low: float, high: float, bins: int) -> np.ndarray:
-    """int64 counts of the finite values of [low, high] in ``bins`` bins of equal width; values beyond are left out.
+    """Count the finite values within [low, high] in ``bins`` bins of equal width; return int64 counts.
 
-    Bin ``floor((x - low) / (high - low) * bins)``; high itself is in the last bin, and when low == high every value
-    equal to it is in the middle bin. A value within rounding of an edge may count on either side of it.
+    A value x belongs to bin ``floor((x - low) / (high - low) * bins)``; high belongs to the last bin. If low == high,
+    equal values are counted in the middle bin. A value within rounding error of an edge may be counted on either side.
     """
     counts = np.zeros(bins, np.int64)
     if low < high and compiled.takes(values):
@@ -145,7 +153,7 @@ def histogram(values: np.ndarray, low: float, high: float, bins: int) -> np.ndar
 
 
 def count_outside(values: np.ndarray, low: float, high: float) -> int:
-    """How many finite values lie below ``low`` or above ``high``."""
+    """Count the finite values below ``low`` or above ``high``."""
     outside = 0
     for chunk in _chunks(values):
         beyond = (chunk < low) | (chunk > high)
@@ -155,10 +163,11 @@ def count_outside(values: np.ndarray, low: float, high: float) -> int:
 
 
 def narrowest_span(counts: np.ndarray, low: float, high: float, share: float = 0.99) -> tuple[float, float]:
-    """The narrowest interval that holds at least ``share`` of the counted values, to one bin's width; of several the
-    one that leaves out about as many at either end. What is one-sided, as after a Relu, is cut at its far end alone.
+    """Return the narrowest interval, to one bin, that holds at least ``share`` of the counted values.
 
-    counts are ``histogram``'s over [low, high]. Returns (nan, nan) when they are all zero.
+    Among equally narrow intervals, the one that excludes about as many values at either end is chosen. One-sided
+    values, such as those after a Relu, are clipped at the far end only. ``counts`` comes from ``histogram`` over [low,
+    high]. Returns (nan, nan) if all counts are zero.
     """
     below = np.concatenate([[0], np.cumsum(counts)])
     total = int(below[-1])
@@ -175,7 +184,7 @@ def narrowest_span(counts: np.ndarray, low: float, high: float, share: float = 0
 
 
 def _chunks(values: np.ndarray) -> Iterator[np.ndarray]:
-    """Non-empty 1-D float64 views of at most CHUNK elements, valid until the next one; in memory order."""
+    """Yield non-empty 1-D float64 views of at most CHUNK elements in memory order, each valid until the next."""
     flags = ["external_loop", "buffered", "zerosize_ok"]
     iterator = np.nditer(values, flags, [["readonly"]], np.float64, "K", "unsafe", buffersize=CHUNK)  # type: ignore
     with iterator:
@@ -191,7 +200,7 @@ def _finite(chunk: np.ndarray) -> tuple[np.ndarray, int, int]:
 
 
 def _scaled_sums(values: np.ndarray, finite: int, peak: float) -> tuple[float, float]:
-    """Mean and norm of values whose squares overflow float64."""
+    """Return mean and L2 norm of values whose squares overflow float64."""
     total = squares = 0.0
     for chunk in _chunks(values):
         part = _finite(chunk)[0] / peak

@@ -1,8 +1,8 @@
-"""A tensor: facts that are known at once (``TensorInfo``) and values that are loaded when asked for (``Tensor``).
+"""Tensor type: metadata that is known at once (``TensorInfo``) and values that are loaded on request (``Tensor``).
 
-*Stored* values are the integers or floats in the file; *real* values are the float32 they mean: floats are cast,
-complex numbers become pairs, integers are dequantised where a scale is known. A large tensor is converted by chunks as
-they are read (``Values``), never as a whole.
+*Stored* values are the integers or floats in the file. *Real* values are the float32 numbers that stored values
+represent: floats are cast, complex numbers become pairs, and integers are dequantised if a scale is known. A large
+tensor is converted chunk by chunk while it is read (``Values``), never as a whole.
 """
 
 from __future__ import annotations
@@ -27,19 +27,28 @@ from sgsdump.tensors.types import Origin, Quant, TensorInfo
 __all__ = ["Quant", "Tensor", "TensorInfo"]
 
 DEVICE_LAYOUTS = ("NC1HWC0", "NDC1HWC0", "FRACTAL_Z", "FRACTAL_NZ")
-BLOCK = 16  # elements of a block of a device's layout; of C0 (N0 of FRACTAL_NZ) 32 of one byte, 64 of four bits
-_BASIC = (int, np.integer, slice, type(...), type(None))  # the parts of an index that numpy answers by a view
+BLOCK = 16  # elements per block of a device layout; C0 (N0 of FRACTAL_NZ) has 32 of one byte, 64 of four bits
+_BASIC = (int, np.integer, slice, type(...), type(None))  # numpy returns a view for an index of these types
 _LETTERS = {"NC1HWC0": "CHNW", "NDC1HWC0": "CDHNW", "FRACTAL_Z": "CHNW"}
 
 
 class Tensor:
-    """Metadata (``info``) plus a callable that loads the values.
+    """A tensor of a dump: metadata plus values that are loaded on request.
 
-    load        returns the flat or shaped stored array, new or memory-mapped.
-    statistics  what a run that kept only statistics dumped instead of values; None in every other tensor.
+    ``np.asarray(tensor)`` returns the real values. ``tensor[index]`` returns the real values of a part, without loading
+    the rest.
 
-    ``np.asarray(tensor)`` is the real values, ``tensor[index]`` those of a part, loaded without the rest:
+    Parameters
+    ----------
+    info : TensorInfo
+        Name, shape, dtype and other metadata.
+    load : callable
+        Returns the stored array, flat or shaped, newly allocated or memory-mapped.
+    statistics : Statistics, optional
+        Statistics dumped instead of values; None for a tensor with values.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> quant = Quant(np.dtype(np.uint8), 0.5, zero_point=10, exact=True)
     >>> tensor = Tensor.of("conv1", np.array([[10, 12], [14, 9]], np.uint8), quant=quant)
@@ -60,16 +69,35 @@ class Tensor:
 
     @classmethod
     def of(cls, name: str, array: Any, **facts: Any) -> Tensor:
-        """Return a tensor of values in memory: an array, a number, a list or a torch tensor; ``facts`` are further
-        TensorInfo fields. Raises ValuesError for what holds no numbers."""
+        """Return a tensor of values in memory.
+
+        Parameters
+        ----------
+        name : str
+            Tensor name.
+        array : array-like
+            An array, a number, a list or a torch tensor.
+        **facts
+            Further fields of TensorInfo, such as ``layout`` or ``quant``.
+
+        Returns
+        -------
+        Tensor
+            Tensor with the shape and dtype of ``array``.
+
+        Raises
+        ------
+        ValuesError
+            If ``array`` does not hold numbers.
+        """
         values = _array_of(array, name)
         if values.dtype.hasobject:
-            raise ValuesError(f"its values are Python objects ({type(array).__name__}), not numbers", tensor=name)
+            raise ValuesError(f"holds Python objects ({type(array).__name__}), not numbers", tensor=name)
         return cls(TensorInfo(name, values.shape, values.dtype, **facts), lambda: values)
 
     @classmethod
     def of_statistics(cls, info: TensorInfo, statistics: Statistics) -> Tensor:
-        """A tensor without values: asking for them raises ValuesError."""
+        """Return a tensor that has statistics but no values: loading values raises ValuesError."""
 
         def load() -> np.ndarray:
             raise ValuesError("has no values: only statistics were dumped", tensor=info.name)
@@ -78,7 +106,7 @@ class Tensor:
 
     @classmethod
     def without_values(cls, info: TensorInfo, why: str) -> Tensor:
-        """A tensor whose values raise ValuesError, which says why; its statistics tell nothing."""
+        """Return a tensor whose values raise ValuesError with the reason ``why``; all statistics are unknown."""
 
         def load() -> np.ndarray:
             raise ValuesError(f"has no values: {why}", tensor=info.name)
@@ -87,54 +115,78 @@ class Tensor:
 
     @property
     def name(self) -> str:
+        """Tensor name."""
         return self.info.name
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """The shape of the stored values; None when the file does not say."""
+        """Shape of the stored values; None if the file does not give it."""
         return self.info.shape
 
     @property
     def ndim(self) -> int | None:
-        """The number of dimensions; None when the file does not give the shape."""
+        """Number of dimensions; None if the file does not give the shape."""
         return None if self.info.shape is None else len(self.info.shape)
 
     @property
     def dtype(self) -> np.dtype:
-        """The type of the stored values; the real ones are float32."""
+        """Type of the stored values; real values are float32."""
         return self.info.dtype
 
     @property
     def layout(self) -> str | None:
+        """Order of the axes, such as ``NHWC``; None if unknown or plain."""
         return self.info.layout
 
     def raw(self) -> np.ndarray:
-        """Everything the file holds for this tensor, without cropping: flat or shaped, of ``info.dtype``. A copy or a
-        view as in ``stored``."""
+        """Return all stored values in the file for this tensor, without cropping.
+
+        Returns
+        -------
+        ndarray
+            Flat or shaped array of ``info.dtype``; a copy or a view under the rule of ``stored``.
+        """
         return copied(self.raw_view())
 
     def raw_view(self) -> np.ndarray:
-        """As ``raw``, of a mapped file always a view, which costs nothing: for code that reads it by ``in_memory``,
-        ``write_array`` or through a descriptor."""
+        """Return the values of ``raw``, always as a view if the file is mapped.
+
+        Creating the view costs nothing. Read the view with ``in_memory``, ``write_array`` or a descriptor.
+        """
         array = self._load()
         return array if type(array) is np.ndarray else _array_of(array, self.info.name)
 
     def stored(self) -> np.ndarray:
-        """The stored values in ``info.shape`` (flat when the shape is unknown); read-only when they are of a file.
+        """Return the stored values in ``info.shape``.
 
-        Of a dump's file they are a copy, unless they take more than 64 MiB: then they are a view of the mapped file,
-        which costs no memory and dies with its file. If another program truncates that meanwhile, the next look at the
-        view ends the process (SIGBUS); if it rewrites it, the view shows the new values. ``np.array(...)`` copies it.
-        Raises FileChanged when the file is not as it was when the dump was opened.
+        Returns
+        -------
+        ndarray
+            Values of ``info.dtype``; flat if the shape is unknown, read-only if they come from a file.
 
-        A payload larger than its shape is cropped to its first elements, which is right for the picture inputs
-        the SDK over-allocates. Raises FormatError when the payload is smaller than the shape, ValuesError when
-        it is an integer buffer padded per pixel (eliminateGarbage off), where the first elements are not the tensor.
+        Raises
+        ------
+        FileChanged
+            If the file changed since the dump was opened.
+        FormatError
+            If the payload is smaller than the shape.
+        ValuesError
+            If the payload is an integer buffer padded per pixel (eliminateGarbage off): its first elements are not the
+            tensor.
+
+        Notes
+        -----
+        Values of a file are copied up to 64 MiB. Larger values are a view of the mapped file, which takes no memory. If
+        another program truncates the file, the next access to the view ends the process (SIGBUS). If another program
+        rewrites the file, the view shows the new values. ``np.array(...)`` copies the view.
+
+        A payload larger than its shape is cropped to its first elements, which is correct for image inputs that the SDK
+        over-allocates.
         """
         return copied(self.stored_view())
 
     def stored_view(self) -> np.ndarray:
-        """As ``stored``, of a mapped file always a view, as ``raw_view`` is."""
+        """Return the values of ``stored``, always as a view if the file is mapped; see ``raw_view``."""
         array = self.raw_view()
         shape = self.info.shape
         if shape is None or array.shape == shape:
@@ -142,32 +194,50 @@ class Tensor:
         count = math.prod(shape)
         if array.size < count:
             raise FormatError(
-                f"holds {array.size} values, its shape {list(shape)} needs {count}", tensor=self.info.name
+                f"holds {array.size} values, but its shape {list(shape)} needs {count}", tensor=self.info.name
             )
         if array.size > count and has_padded_channels(array, shape):
             raise ValuesError("is a padded hardware buffer; dump it again with eliminateGarbage", tensor=self.info.name)
         return array.reshape(-1)[:count].reshape(shape)
 
     def real(self, layout: str | None = None) -> np.ndarray:
-        """The float32 values this tensor means, in the shape ``stored`` gives; complex ones as pairs (real, imaginary)
-        along a further last axis of 2, so that a comparison takes both into account. Booleans are 0.0 and 1.0. A copy,
-        but of float32 values beyond 64 MiB, which are as ``stored`` gives them.
+        """Return the float32 values that this tensor represents.
 
-        layout   None: as stored. ``"logical"``: a device's layout undone. ``"NCHW"``, ``"NHWC"`` …: the axes in this
-                 order too, which the tensor's own layout must allow.
+        Parameters
+        ----------
+        layout : str, optional
+            None: as stored. ``"logical"``: a device layout is undone. ``"NCHW"``, ``"NHWC"`` …: a device layout is
+            undone and the axes are put in this order, which the tensor's own layout must allow.
 
-        Raises ValuesError when integers cannot be dequantised because their true scale is not known, for text and
-        raw bytes, which mean no numbers, and for a layout that cannot be had.
+        Returns
+        -------
+        ndarray
+            float32, in the shape of ``stored``. Complex numbers become pairs (real, imaginary) along an additional last
+            axis of 2, and booleans become 0.0 and 1.0. A copy, except for float32 values beyond 64 MiB, which
+            ``stored`` returns as a view.
+
+        Raises
+        ------
+        ValuesError
+            If integers cannot be dequantised because their true scale is unknown, if the values are text or raw bytes,
+            or if the tensor cannot take the requested layout.
         """
         tensor = self if layout is None else self.logical() if layout == "logical" else self.in_layout(layout)
         return real_values(tensor.stored(), tensor.info)
 
     def logical(self) -> Tensor:
-        """The tensor in its logical layout, its values converted when they are loaded; itself when it has no device's
-        layout.
+        """Return the tensor in its logical layout, converted when its values are loaded.
 
-        Raises ValuesError when its original shape is not known or does not fit, and for a layout of blocks that is not
-        in the table of ``device.py``.
+        Returns
+        -------
+        Tensor
+            A new tensor, or this tensor if it has no device layout.
+
+        Raises
+        ------
+        ValuesError
+            If the original shape is unknown or does not fit, or if the device layout is not in the table of
+            ``device.py``.
         """
         info = self.info
         if not is_device(info.layout):
@@ -182,8 +252,23 @@ class Tensor:
         return Tensor(to, load, self.statistics)
 
     def in_layout(self, layout: str) -> Tensor:
-        """The tensor with its axes in another order of the same letters (``NCHW``, ``NHWC`` …), a device's layout
-        undone; values are converted when they are loaded. Raises ValuesError where its layout does not allow it."""
+        """Return the tensor with its axes in another order, converted when its values are loaded.
+
+        Parameters
+        ----------
+        layout : str
+            Layout with the same letters, such as ``NCHW`` or ``NHWC``. A device layout is undone first.
+
+        Returns
+        -------
+        Tensor
+            A new tensor, or this tensor if it has the layout.
+
+        Raises
+        ------
+        ValuesError
+            If the tensor's own layout does not allow ``layout``.
+        """
         tensor = self.logical()
         info = tensor.info
         if info.layout == layout:
@@ -198,8 +283,10 @@ class Tensor:
         return Tensor(to, lambda: tensor.stored_view().transpose(order), tensor.statistics)
 
     def close(self, owner: str = "it") -> None:
-        """Let go of the values; asking for them then raises ValuesError. Arrays made before stay valid: a mapped file
-        stays mapped until the last of them is gone."""
+        """Release the values; loading them afterwards raises ValuesError.
+
+        Existing arrays stay valid: a mapped file stays mapped until its last array is gone.
+        """
         why = f"the values of tensor {self.info.name!r} cannot be read: {owner} was closed; open it again"
 
         def load() -> np.ndarray:
@@ -208,19 +295,22 @@ class Tensor:
         self._load = load
 
     def __getitem__(self, index: Any) -> Any:
-        """The real values of a part, in the stored layout, by any index numpy takes; the rest is neither read from a
-        mapped file nor converted. Raises IndexError, and ValuesError as ``real`` does."""
+        """Return the real values of a part, in the stored layout.
+
+        Any numpy index is accepted. Other values are neither read from a mapped file nor converted. Raises IndexError,
+        and ValuesError for the reasons of ``real``.
+        """
         is_basic = all(isinstance(part, _BASIC) for part in (index if isinstance(index, tuple) else (index,)))
         stored = self.stored_view() if is_basic else in_memory(self.stored_view())
         return real_part(stored, index, self.info)[()]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """The real values, for ``np.asarray`` and ``np.array``."""
+        """Return the real values, for ``np.asarray`` and ``np.array``."""
         stored = self.stored()
         real = real_values(stored, self.info)
         array = real if dtype is None else real.astype(dtype, copy=False)
         if copy is False and not np.may_share_memory(array, stored):
-            raise ValueError(f"the real values of tensor {self.info.name!r} are computed: they cannot be had uncopied")
+            raise ValueError(f"the real values of tensor {self.info.name!r} are computed: copy=False is not possible")
         return np.array(array) if copy else array
 
     def __repr__(self) -> str:
@@ -228,7 +318,7 @@ class Tensor:
         return f"Tensor({self.info.name!r}, shape={self.info.shape}, dtype={name_of(self.info.dtype)}{layout})"
 
     def _repr_html_(self) -> str | None:
-        """Its facts and how its values lie, for a notebook."""
+        """Return metadata and value distribution as HTML for a notebook."""
         return as_html("tensor", self)
 
 
@@ -242,11 +332,12 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Values:
-    """Stored values and how a chunk of them becomes real ones (None: the stored values are real).
+    """Stored values and the function that converts a chunk of them to real values.
 
-    array may be a view of a mapped file, which is to be read by ``in_memory`` or through a descriptor, unaligned or a
-    transposed view; it is never written to. scaling says what ``to_real``
-    does, where that is all of it.
+    array    may be a view of a mapped file (read with ``in_memory`` or through a descriptor), unaligned or transposed;
+             never written to
+    to_real  None if the stored values are real
+    scaling  set if ``to_real`` consists of this scaling only
     """
 
     array: np.ndarray
@@ -254,7 +345,7 @@ class Values:
     scaling: Scaling | None = None
 
     def of(self, array: np.ndarray) -> Values:
-        """The same meaning on another view of the values."""
+        """Return the same conversion for another view of the values."""
         return self if array is self.array else Values(array, self.to_real, self.scaling)
 
 
@@ -262,13 +353,13 @@ def _array_of(values: Any, name: str) -> np.ndarray:
     try:
         return as_array(values)
     except (TypeError, ValueError) as error:
-        raise ValuesError(f"its values are no array: {' '.join(str(error).split())}", tensor=name) from None
+        raise ValuesError(f"cannot be converted to an array: {' '.join(str(error).split())}", tensor=name) from None
 
 
 def values_of(tensor: Tensor, quant: Quant | None = None) -> Values:
-    """A tensor's stored values and the way from a chunk of them to real ones; ``quant`` replaces the header's.
+    """Return the stored values of a tensor and their conversion to real values; ``quant`` replaces that of the header.
 
-    Raises ValuesError for integers whose true scale is not known.
+    Raises ValuesError for integers whose true scale is unknown.
     """
     stored = tensor.stored_view()
     info = tensor.info if quant is None else replace(tensor.info, quant=quant)
@@ -290,10 +381,11 @@ def _are_real(dtype: np.dtype) -> bool:
 
 
 def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
-    """The tensor in one of ``DEVICE_LAYOUTS``, padded with zeros when its values are loaded; itself when it is in it.
+    """Return the tensor in one of ``DEVICE_LAYOUTS``, or the tensor itself if it has the layout.
 
-    FRACTAL_NZ takes tensors of any shape, as matrices of their last two dimensions; the others those of known layout
-    only (NCHW, NHWC … or NCDHW …). Raises ValuesError for any other tensor, and for one without values.
+    Values are padded with zeros when they are loaded. FRACTAL_NZ accepts tensors of any shape, as matrices of their
+    last two dimensions. Other layouts accept only tensors of known layout (NCHW, NHWC … or NCDHW …). Raises ValuesError
+    for any other tensor, and for a tensor without values.
     """
     if tensor.info.layout == layout:
         return tensor
@@ -312,14 +404,14 @@ def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
 
 
 def with_original_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """A tensor in a device's layout whose original shape is known otherwise, so that ``logical`` can undo it.
+    """Set the original shape of a tensor in a device layout, if it is known from another source.
 
-    FRACTAL_NZ is stored with M1 and M0 as one dimension too, as ATB does: (…, N1, M, N0). Raises ValuesError when the
-    shape does not fit, or the layout cannot be undone.
+    ``logical`` can then undo the layout. ATB stores FRACTAL_NZ with M1 and M0 merged: (…, N1, M, N0). Raises
+    ValuesError if the shape does not fit, or if the layout cannot be undone.
     """
     info = tensor.info
     if not is_device(info.layout):
-        raise ValuesError("is not in a device's layout: it has its original shape", tensor=info.name)
+        raise ValuesError("is not in a device layout: it has its original shape", tensor=info.name)
     origin = replace(info.origin, shape=shape) if info.origin else Origin(shape)
     try:
         logical_origin(completed := replace(info, origin=origin))
@@ -332,7 +424,7 @@ def with_original_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def real_values(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
-    """The float32 values that stored ones mean; see ``Tensor.real``. Raises ValuesError."""
+    """Return the float32 values of stored values; see ``Tensor.real``. Raises ValuesError."""
     if is_float(stored.dtype):
         with np.errstate(over="ignore", invalid="ignore"):
             return stored.astype(np.float32, copy=False)
@@ -341,12 +433,12 @@ def real_values(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
         with np.errstate(over="ignore"):
             return pairs.view(pairs.real.dtype).reshape(*stored.shape, 2).astype(np.float32, copy=False)
     if not is_number(stored.dtype):
-        raise ValuesError(f"holds {name_of(stored.dtype)}, which are not numbers", tensor=info.name)
+        raise ValuesError(f"holds {name_of(stored.dtype)} elements, which are not numbers", tensor=info.name)
     return dequantise(stored, info)
 
 
 def real_part(stored: np.ndarray, index: Any, info: TensorInfo) -> np.ndarray:
-    """``real_values(stored, info)[index]``, of which only that part is read and converted."""
+    """Return ``real_values(stored, info)[index]``, reading and converting only that part."""
     part = in_memory(np.asarray(stored[index]))
     if info.quant is None or not is_scaled(stored.dtype):
         return real_values(part, info)
@@ -357,9 +449,9 @@ def real_part(stored: np.ndarray, index: Any, info: TensorInfo) -> np.ndarray:
 
 
 def dequantise(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
-    """``float32(stored - zero_point) * float32(scale)``, the single-precision product the SDK computes.
+    """Return ``float32(stored - zero_point) * float32(scale)``, the single-precision product that the SDK computes.
 
-    Raises ValuesError when the scale is absent or only known to six decimals, or does not fit the shape.
+    Raises ValuesError if the scale is missing, is known only to six decimals, or does not fit the shape.
     """
     if info.quant is None:
         return stored.astype(np.float32)
@@ -367,17 +459,17 @@ def dequantise(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
 
 
 def is_scaled(dtype: np.dtype) -> bool:
-    """Whether stored values of this type have to be dequantised: integers and booleans."""
+    """Return whether stored values of this type need dequantisation: integers and booleans."""
     return is_number(dtype) and not is_float(dtype) and not is_complex(dtype)
 
 
 def checked_scale(info: TensorInfo, shape: tuple[int, ...]) -> np.ndarray:
-    """The scale in float32: one number, or in a shape that is broadcast to ``shape``. Raises as ``dequantise``."""
+    """Return the float32 scale, as one number or broadcastable to ``shape``; raises as ``dequantise``."""
     quant = info.quant
-    assert quant is not None, "values without a scale mean themselves"
+    assert quant is not None, "values without a scale are real values"
     if not quant.exact:
         raise ValuesError(
-            "holds integers whose true scale is not in the file (its header rounds it to "
+            "holds integers whose true scale is not in the file (the header rounds the scale to "
             "six decimals); give the calibrated ranges, or dump again with dequantFixed",
             tensor=info.name,
         )
@@ -395,7 +487,7 @@ def checked_scale(info: TensorInfo, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def scale_fits(info: TensorInfo) -> bool:
-    """Whether there is one scale, or one for each channel along its axis (the last one where none is named)."""
+    """Return whether there is one scale, or one per channel along the axis (the last axis if none is named)."""
     if info.quant is None:
         return True
     quant, shape, count = info.quant, info.shape or (), np.size(info.quant.scale)

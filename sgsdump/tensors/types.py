@@ -1,6 +1,6 @@
-"""Facts of a tensor without its values: shape, layout, quantisation, range.
+"""Metadata types of a tensor: shape, layout, quantisation and range.
 
-Layouts of 4-D tensors: a dump stores NHWC, ONNX and Caffe compute in NCHW; tensors of another rank have no layout.
+Layouts of 4-D tensors: dumps store NHWC, ONNX and Caffe compute in NCHW. Tensors of another rank have no layout.
 """
 
 from __future__ import annotations
@@ -16,8 +16,12 @@ NHWC = "NHWC"
 
 @dataclass(frozen=True)
 class Origin:
-    """The logical tensor of values in a device's layout: its shape and layout (None when the file does not say), and
-    the groups of a grouped convolution's weights."""
+    """The logical tensor of values in a device layout.
+
+    shape   logical shape
+    layout  logical layout; None if the file does not give it
+    groups  groups of a grouped convolution's weights
+    """
 
     shape: tuple[int, ...]
     layout: str | None = None
@@ -26,15 +30,24 @@ class Origin:
 
 @dataclass(frozen=True)
 class Quant:
-    """The real numbers that integers mean: ``real = (stored - zero_point) * scale``.
+    """Quantisation parameters: ``real = (stored - zero_point) * scale``.
 
-    scale        one step; an array of C entries when per channel, along ``axis`` (of the logical shape).
-                 0.0 says that the file gives none.
-    zero_point   the stored value that means 0.0.
-    dtype        the quantised type; None when the file names a type we do not know (``type_name`` keeps its word).
-                 A dequantised tensor (stored as float32) still says here what it was.
-    exact        False when the scale was read from text of six decimals: good to print, too coarse to dequantise
-                 16-bit values (up to 1.6 % off).
+    Attributes
+    ----------
+    dtype : numpy.dtype or None
+        Quantised type; None if the file names an unknown type, whose name is in ``type_name``. A dequantised tensor
+        (stored as float32) keeps its quantised type here.
+    scale : float or ndarray
+        Real size of one step; C entries along ``axis`` if per channel; 0.0 if the file gives none.
+    zero_point : int
+        Stored value that represents 0.0.
+    axis : int or None
+        Channel axis in the logical shape; None if per tensor.
+    exact : bool
+        False if the scale was read from text of six decimals: sufficient to print, too coarse to dequantise 16-bit
+        values (error up to 1.6 %).
+    type_name : str
+        Type name in the file if it is unknown.
     """
 
     dtype: np.dtype | None
@@ -46,7 +59,7 @@ class Quant:
 
 
 def same_quant(a: Quant | None, b: Quant | None) -> bool:
-    """Whether two ways of dequantising are equal in every field, scales per channel compared one by one."""
+    """Return whether two quantisations are equal in every field, with scales compared per channel."""
     if a is None or b is None:
         return a is b
     return replace(a, scale=0.0) == replace(b, scale=0.0) and np.array_equal(a.scale, b.scale, equal_nan=True)
@@ -54,11 +67,24 @@ def same_quant(a: Quant | None, b: Quant | None) -> bool:
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """The facts of a tensor, known without touching its values.
+    """Metadata of a tensor, known without reading its values.
 
-    shape is of what ``stored`` gives, or None when the file does not say; dtype is that of the stored values;
-    layout is ``NHWC``, ``NCHW``, another vendor's name for the order the values lie in, or None (unknown, or plain);
-    op_type is the producing operator's, or ""; origin is the logical tensor when layout is a device's and it is known.
+    Attributes
+    ----------
+    name : str
+        Tensor name.
+    shape : tuple of int or None
+        Shape of ``Tensor.stored``; None if the file does not give it.
+    dtype : numpy.dtype
+        Type of the stored values.
+    layout : str or None
+        ``NHWC``, ``NCHW``, or a vendor's name for the order of the values; None if unknown or plain.
+    quant : Quant or None
+        Quantisation parameters.
+    op_type : str
+        Type of the operator that computes the tensor, or "".
+    origin : Origin or None
+        Logical tensor, if ``layout`` is a device layout and the logical shape is known.
     """
 
     name: str
@@ -72,10 +98,12 @@ class TensorInfo:
 
 @dataclass(frozen=True, eq=False)
 class Range:
-    """``min`` and ``max``: float64 arrays of one value per tensor or C per channel; ``bit``: 8, 16 … or None.
+    """Range of a tensor or of its channels.
 
-    ``wide``: what holds instead where the tensor is stored with 16 bits, whose steps are fine enough to clip nothing.
-    ``uncut``: of a range that was cut, because a mask carries values beyond what counts, their ends.
+    min, max  float64 arrays of one value per tensor, or C per channel
+    bit       bit width, such as 8 or 16, or None
+    wide      range used instead if the tensor is stored with 16 bits, whose steps are fine enough to clip nothing
+    uncut     original ends of a range that was clipped, because a mask has values beyond those that matter
     """
 
     min: np.ndarray
@@ -86,40 +114,40 @@ class Range:
 
     @classmethod
     def of(cls, low: float, high: float, bit: int | None = None) -> Range:
-        """The range of a whole tensor."""
+        """Return the range of a whole tensor."""
         return cls(np.array([low], np.float64), np.array([high], np.float64), bit)
 
     def at(self, dtype: np.dtype) -> Range:
-        """The range for values stored as ``dtype``."""
+        """Return the range for values stored as ``dtype``."""
         return self.wide if self.wide is not None and dtype.itemsize > 1 else self
 
     def same(self, other: Range) -> bool:
-        """Equal numbers and bits."""
+        """Return whether the limits and the bit width are equal."""
         return np.array_equal(self.min, other.min) and np.array_equal(self.max, other.max) and self.bit == other.bit
 
     @property
     def low(self) -> float:
-        """The smallest min of all channels."""
+        """Smallest minimum of all channels."""
         return float(self.min.item() if self.min.size == 1 else self.min.min())
 
     @property
     def high(self) -> float:
-        """The largest max of all channels."""
+        """Largest maximum of all channels."""
         return float(self.max.item() if self.max.size == 1 else self.max.max())
 
 
 def to_nhwc(array: np.ndarray) -> np.ndarray:
-    """A 4-D NCHW array as an NHWC view; an array of another rank unchanged."""
+    """Return a 4-D NCHW array as an NHWC view; an array of another rank unchanged."""
     return array.transpose(0, 2, 3, 1) if array.ndim == 4 else array
 
 
 def to_nchw(array: np.ndarray) -> np.ndarray:
-    """A 4-D NHWC array as an NCHW view; an array of another rank unchanged."""
+    """Return a 4-D NHWC array as an NCHW view; an array of another rank unchanged."""
     return array.transpose(0, 3, 1, 2) if array.ndim == 4 else array
 
 
 def nhwc_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    """The shape ``to_nhwc`` gives for an NCHW shape."""
+    """Return the shape that ``to_nhwc`` gives for an NCHW shape."""
     if len(shape) != 4:
         return tuple(shape)
     n, c, h, w = shape
@@ -127,7 +155,7 @@ def nhwc_shape(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def nchw_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    """The shape ``to_nchw`` gives for an NHWC shape."""
+    """Return the shape that ``to_nchw`` gives for an NHWC shape."""
     if len(shape) != 4:
         return tuple(shape)
     n, h, w, c = shape
@@ -135,10 +163,10 @@ def nchw_shape(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def shape_text(shape: Sequence[int | None]) -> str:
-    """``[1, 3, ?, ?]``: a shape for people."""
+    """Format a shape for display: ``[1, 3, ?, ?]``."""
     return "[" + ", ".join("?" if size is None else str(size) for size in shape) + "]"
 
 
 def fits(shape: Sequence[int], sizes: Sequence[int | None]) -> bool:
-    """Whether a shape has these sizes; None stands for any."""
+    """Return whether a shape has these sizes; None matches any size."""
     return len(shape) == len(sizes) and all(size in (length, None) for length, size in zip(shape, sizes))

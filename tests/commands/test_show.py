@@ -193,7 +193,7 @@ def test_a_large_tensor_is_abbreviated_unless_asked(capsys):
         (["cub"], "did you mean 'cube'"),
         (["#99"], "no tensor '#99'"),
         (["cube", "[9,9,9]"], "does not fit"),
-        (["cube", "(0,1)"], "not an order of the axes"),
+        (["cube", "(0,1)"], "not a permutation of the axes"),
         (["cube", "[0]", "--operations", "[0]"], "once"),
         (["--operations", "[0]"], "NAME"),
         (["--stored"], "NAME"),

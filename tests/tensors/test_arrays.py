@@ -95,5 +95,5 @@ def test_torch_tensors(tmp_path):
 
 @pytest.mark.parametrize("values", [[[1.0], [1.0, 2.0]], None, np.array([1, None], object)])
 def test_what_holds_no_numbers_is_refused(values):
-    with pytest.raises(ValuesError, match=r"x.*its values are"):
+    with pytest.raises(ValuesError, match=r"x.* (holds Python objects|cannot be converted to an array)"):
         Tensor.of("x", values)

@@ -175,7 +175,7 @@ def test_what_the_shapes_leave_open_is_said():
     array = np.arange(64, dtype=np.float32).reshape(1, 4, 4, 4)
     tensor = device_tensor("NC1HWC0", array, "NCHW", Origin((1, 4, 4, 4)))
     assert tensor.logical().info.layout == "NCHW"
-    assert conversion(tensor.info).startswith("NC1HWC0 to NCHW (its shape would allow NHWC")
+    assert conversion(tensor.info).startswith("NC1HWC0 to NCHW (its shape also allows NHWC")
     named = Tensor.of("t", tensor.stored(), layout="NC1HWC0", origin=Origin((1, 4, 4, 4), "NHWC"))
     assert conversion(named.info) == "NC1HWC0 to NHWC"
 
@@ -313,7 +313,7 @@ def test_an_original_shape_that_is_given_undoes_the_layout() -> None:
         with_original_shape(Tensor.of("x", of_atb, layout="FRACTAL_NZ"), (3, 10, 40))
     with pytest.raises(ValuesError, match="does not fit its original shape"):
         with_original_shape(tensor, (1, 3, 4, 6))
-    with pytest.raises(ValuesError, match="is not in a device's layout"):
+    with pytest.raises(ValuesError, match="is not in a device layout"):
         with_original_shape(Tensor.of("x", nchw, layout="NCHW"), nchw.shape)
 
 
@@ -394,7 +394,7 @@ def test_groups_share_a_block_along_its_diagonal(groups, shape, stored):
 def test_what_else_the_shapes_would_allow():
     info = device("NC1HWC0", (4, 1, 4, 4, 16), Origin((4, 4, 4, 4))).info
     assert conversion(info) == (
-        "NC1HWC0 to NCHW (its shape would allow NHWC or HWCN or CHWN too, and the file does not say)"
+        "NC1HWC0 to NCHW (its shape also allows NHWC or HWCN or CHWN; the file does not name the layout)"
     )
     assert conversion(replace(info, layout="NCHW")) == "" == conversion(replace(info, origin=None))
 
@@ -405,7 +405,7 @@ def test_a_plain_tensor_and_one_of_unknown_stored_shape():
     flat = to_device(np.arange(20, dtype=U8).reshape(1, 2, 2, 5), "NHWC", "NHWX")
     tensor = Tensor(TensorInfo("t", None, U8, "NHWX", origin=Origin((1, 2, 2, 5))), lambda: flat)
     assert tensor.logical().stored().reshape(-1).tolist() == list(range(20))
-    with pytest.raises(ValuesError, match=r"a padded NHWX buffer of \[1, 2, 2, 5\] has \(64,\) values, not 63"):
+    with pytest.raises(ValuesError, match=r"a padded NHWX buffer of \[1, 2, 2, 5\] needs \(64,\) values, not 63"):
         to_logical(flat[:63], "NHWX", Origin((1, 2, 2, 5)))
 
 

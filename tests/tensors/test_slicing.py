@@ -76,7 +76,7 @@ def test_operations_are_counted_and_make_views():
 def test_a_text_that_says_nothing_is_refused(text):
     with pytest.raises(ConfigError, match="cannot read") as caught:
         parse(text)
-    assert "write [0:2,3] for a part" in str(caught.value) and "\n" not in str(caught.value)
+    assert "write [0:2,3] for a slice" in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_text_is_cut_at_60_characters():
@@ -101,7 +101,7 @@ def test_a_part_that_does_not_fit_names_the_shape(text):
 
 @pytest.mark.parametrize("text", ["()", "(0,1)", "(0,1,1)", "(0,1,3)", "(1,2,3)", "(0,1,2,3)", "(0,1,-1)"])
 def test_an_order_names_every_axis_once(text):
-    with pytest.raises(ConfigError, match=r"not an order of the axes of a tensor of shape \[2, 3, 4\]"):
+    with pytest.raises(ConfigError, match=r"not a permutation of the axes of a tensor of shape \[2, 3, 4\]"):
         viewed(ARRAY, text)
 
 

@@ -1,1 +1,1 @@
-"""Single passes over floats: ``compiled`` where the kernel is installed, else numpy with the same result."""
+"""Single-pass kernels over float arrays: compiled if installed, otherwise numpy with the same result."""
