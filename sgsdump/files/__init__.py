@@ -1,1 +1,1 @@
-"""Reading untrusted files in bounded memory, writing whole or not at all: standard library, numpy for mapped bytes."""
+"""Reading, writing and mapping of files, untrusted formats, and process-wide settings."""

@@ -1,11 +1,11 @@
-"""Results reach the disk whole or not at all, and never on top of an older result folder.
+"""Atomic output: a result is written completely or not at all, and never into an older result folder.
 
-A result is written beside its path, as ``.NAME.PID.partial``, which is locked while its writer lives. A writer that was
-killed leaves it there without the lock, and the next one of the same result removes it. Where the system has no such
-locks it stays.
+A result is written beside its path as ``.NAME.PID.partial``, which is locked while its writer lives. A killed writer
+leaves the partial without a lock, and the next writer of the same result removes it. On a system without such locks it
+stays.
 
-Windows renames nothing over a file that is open or mapped, and no folder with such a file in it: what refuses is then
-named, with what to close.
+Windows cannot rename over an open or mapped file, or rename a folder that contains one. Messages then name the path and
+what to close.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 WHOLE = ".whole"
-KEPT = 200  # characters of the result's name in that of its partial
+KEPT = 200  # characters of the result's name that its partial's name keeps
 HELD = BlockingIOError, PermissionError
 _AT_FDCWD, _EXCHANGE = -100, 2
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A binary file that becomes ``path`` when the block ends well, and leaves nothing when it does not.
+    """Open a binary file that becomes ``path`` if the block succeeds and is removed otherwise.
 
-    Within ``together`` it becomes so when that ends. Missing parent folders are not made. Raises OutputError when the
-    file cannot be opened, written or renamed.
+    Within ``together`` the file is renamed when that block ends. Missing parent folders are not created. Raises
+    OutputError if the file cannot be opened, written or renamed.
     """
     path = Path(path)
     check_file(path)
-    if path.is_symlink():  # A link stays a link: what it points to is replaced.
+    if path.is_symlink():  # A link stays a link: its target is replaced.
         path = path.resolve()
         check_file(path)
     waiting = _waiting.get()
@@ -66,16 +66,17 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write ``text`` as UTF-8 by ``replacing``; surrogates, as which names that are not UTF-8 are read, become the
-    bytes they were."""
+    """Write ``text`` as UTF-8 with ``replacing``; surrogates become the original bytes that were not UTF-8."""
     with replacing(path) as file:
         file.write(text.encode("utf-8", "surrogateescape"))
 
 
 @contextmanager
 def together() -> Iterator[None]:
-    """The files that ``replacing`` writes in the block are renamed at its end, one right after the other; none
-    does when the block fails. Raises OutputError that names those already replaced when one cannot be renamed."""
+    """Rename the files of ``replacing`` together at the end of the block, or none if the block fails.
+
+    If a rename fails, OutputError names the files already replaced.
+    """
     if _waiting.get() is not None:
         yield
         return
@@ -99,9 +100,9 @@ def together() -> Iterator[None]:
 
 
 def _why_not(path: Path, error: OSError) -> str:
-    """Why something cannot be renamed to ``path``, or from it; and what to close where it is open on Windows.
+    """Return the reason why ``path`` cannot be renamed or replaced, and what to close if it is open on Windows.
 
-    There only a file that is read-only is refused with the same error.
+    On Windows only a read-only file is refused with the same error.
     """
     if fcntl is not None or not isinstance(error, PermissionError) or not path.exists():
         return error.strerror or str(error)
@@ -112,7 +113,7 @@ def _why_not(path: Path, error: OSError) -> str:
 
 
 class _Whole(NamedTuple):
-    """A file that is written and waits to be renamed."""
+    """A completely written file that waits for its rename."""
 
     partial: Path
     path: Path
@@ -126,12 +127,12 @@ _waiting: ContextVar[list[_Whole] | None] = ContextVar("waiting", default=None)
 def replacing_folder(
     path: Path, moved: Callable[[Path], object] | None = None, keep: Callable[[str], bool] | None = None
 ) -> Iterator[Path]:
-    """A new folder that becomes ``path`` when the block ends well, and vanishes when it does not.
+    """Create a new folder that becomes ``path`` if the block succeeds and is removed otherwise.
 
-    Until then an existing ``path`` stays as it is. Then it is set aside, and ``moved`` is called with its new path.
-    With ``keep`` it goes instead: what it holds under a name that is to be kept is in the new folder from the start.
-    A folder that another process put there meanwhile is always set aside: no result is lost.
-    Raises OutputError when something cannot be written.
+    Until then an existing ``path`` is unchanged. Then it is set aside, and ``moved`` is called with its new path. With
+    ``keep`` it is deleted instead; entries whose names ``keep`` accepts are in the new folder from the start. A folder
+    that another process puts there meanwhile is always set aside, so that no result is lost. Raises OutputError if
+    something cannot be written.
     """
     path = Path(path)
     if keep is not None and path.is_symlink():
@@ -144,7 +145,7 @@ def replacing_folder(
             replaced = _identity(path) if keep is not None else None
             if keep is not None and path.is_dir():
                 _link_over(path, partial, keep)
-            token = _waiting.set(None)  # the files of the folder are renamed in it at once
+            token = _waiting.set(None)  # files in the partial folder are renamed immediately
             try:
                 yield partial
             finally:
@@ -157,9 +158,9 @@ def replacing_folder(
 
 
 def _swap(partial: Path, path: Path, replaced: tuple[int, int] | None) -> Path | None:
-    """Rename the partial folder to ``path``; returns where the older one is now, None when there is none any more.
+    """Rename the partial folder to ``path`` and return the new path of the older folder, or None if it is gone.
 
-    replaced  identifies the folder whose content the new one has; any other that is found there is set aside.
+    replaced  identifies the folder whose content the new folder has; any other folder found there is set aside
     """
     while True:
         if not path.exists():
@@ -168,7 +169,7 @@ def _swap(partial: Path, path: Path, replaced: tuple[int, int] | None) -> Path |
             continue  # another process was faster
         if replaced is not None and _identity(path) == replaced and exchange(partial, path):
             if _identity(partial) == replaced:
-                return None  # it goes as a partial does
+                return None  # the caller removes it as a partial
             return set_aside(partial, path)
         whole = partial.with_suffix(WHOLE)
         partial.rename(whole)
@@ -177,7 +178,7 @@ def _swap(partial: Path, path: Path, replaced: tuple[int, int] | None) -> Path |
         is_replaced = replaced is not None and _identity(path) == replaced
         try:
             older = set_aside(path)
-        except OutputError:  # a file in it is open, on Windows
+        except OutputError:  # Windows: a file in the folder is open
             whole.rename(partial)
             raise
         if not _renamed(whole, path):
@@ -190,7 +191,7 @@ def _swap(partial: Path, path: Path, replaced: tuple[int, int] | None) -> Path |
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode; None where there is nothing."""
+    """Return (device, inode), or None if the path does not exist."""
     try:
         status = path.stat()
     except OSError:
@@ -199,7 +200,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _renamed(folder: Path, path: Path) -> bool:
-    """Rename a folder; False where something stands there by now."""
+    """Rename a folder; return False if ``path`` exists by now."""
     try:
         folder.rename(path)
     except OSError as error:
@@ -210,20 +211,20 @@ def _renamed(folder: Path, path: Path) -> bool:
 
 
 def _sweep_whole(path: Path) -> None:
-    """Set aside the whole folders, older or newer, that a writer killed in the middle of swapping them left."""
+    """Set aside the complete folders, older or newer, that a writer left when it was killed during a swap."""
     for whole in path.parent.glob(f".{glob.escape(path.name[:KEPT])}.*{WHOLE}"):
         if not _is_held(whole):
             set_aside(whole, path)
 
 
 def _is_held(folder: Path) -> bool:
-    """Whether a living process is swapping the folder in."""
+    """Return whether a living process is moving the folder into place."""
     if fcntl is None:
         return False
     try:
         lock = os.open(folder, os.O_RDONLY)
     except OSError:
-        return True  # it is gone already
+        return True  # the folder is gone already
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -234,7 +235,7 @@ def _is_held(folder: Path) -> bool:
 
 
 def _link_over(older: Path, newer: Path, keep: Callable[[str], bool]) -> None:
-    """Give the newer folder the files of the older one, without copying where the system has links."""
+    """Copy the kept entries of the older folder to the newer one, as hard links if the system supports them."""
     for entry in older.iterdir():
         if not keep(entry.name):
             continue
@@ -252,7 +253,7 @@ def _link_or_copy(source: Path | str, target: Path | str) -> None:
 
 
 def check_file(path: Path) -> None:
-    """Raises OutputError for what cannot become a result file."""
+    """Raise OutputError if ``path`` cannot become a result file."""
     if _stands_there(path) and path.is_dir():
         raise OutputError(f"cannot write {path}: it is a folder; name a file in it")
     if path.exists() and not path.is_file():
@@ -262,7 +263,7 @@ def check_file(path: Path) -> None:
 
 
 def check_folder(path: Path, option: str = "-o") -> None:
-    """Raises OutputError for what cannot become a result folder: a file, or the folder one stands in."""
+    """Raise OutputError if ``path`` cannot become a result folder: a file, or a parent of the current folder."""
     if _stands_there(path) and not path.is_dir():
         raise OutputError(f"cannot write the folder {path}: a file has that name; name another with {option}")
     if Path.cwd().is_relative_to(path.resolve()):
@@ -270,7 +271,7 @@ def check_folder(path: Path, option: str = "-o") -> None:
 
 
 def _stands_there(path: Path) -> bool:
-    """Whether a path exists. Raises OutputError for a name that the system does not take."""
+    """Return whether a path exists; raise OutputError for a name that the system does not accept."""
     try:
         return path.exists()
     except OSError as error:
@@ -278,7 +279,7 @@ def _stands_there(path: Path) -> bool:
 
 
 def check_outputs(outputs: Iterable[str | Path | None], inputs: Iterable[str | Path | None]) -> None:
-    """Raises OutputError when a result would overwrite one of the inputs, or another result. None stands for none."""
+    """Raise OutputError if a result would overwrite an input or another result; None is ignored."""
     taken = {Path(path).resolve() for path in inputs if path is not None}
     for path in outputs:
         if path is None:
@@ -300,7 +301,7 @@ def check_not_around(folder: Path, inputs: Iterable[Path | None]) -> None:
 
 
 def make_folder(path: Path) -> Path:
-    """Make a folder and its parents; fine when it is there already. Raises OutputError."""
+    """Create a folder and its parents if missing. Raises OutputError."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -309,11 +310,11 @@ def make_folder(path: Path) -> Path:
 
 
 def set_aside(path: Path, name: Path | None = None, mark: str = "_", date: datetime | None = None) -> Path | None:
-    """Move an existing folder out of the way as ``NAME_DATE``; returns its new path, None when there was none.
+    """Rename an existing folder to ``NAME_DATE`` and return its new path, or None if there was none.
 
-    name  the path whose name it takes, its own when None.
-    mark  stands between the name and the date.
-    date  None: the time of the folder's last change.
+    name  path that gives NAME; the folder's own if None
+    mark  text between name and date
+    date  time of the folder's last change if None
 
     Raises OutputError.
     """
@@ -335,9 +336,9 @@ def set_aside(path: Path, name: Path | None = None, mark: str = "_", date: datet
 
 @contextmanager
 def partial_beside(path: Path, folder: bool = False) -> Iterator[Path]:
-    """A new empty file or folder beside ``path``, removed at the end if it is still there.
+    """Create an empty file or folder beside ``path``, and remove it at the end if it still exists.
 
-    What killed writers of the same result left is removed first. Raises OSError.
+    Partials of killed writers of the same result are removed first. Raises OSError.
     """
     sweep(path)
     partial, lock = _new_partial(path, folder)
@@ -372,13 +373,16 @@ def sweep(path: Path) -> None:
 
 
 def _is_own(folder: Path) -> bool:
-    """Whether a folder is one that this process is making: no killed writer left anything in it, and listing it for
-    each of many files would take the square of their number."""
+    """Return whether this process is creating the folder.
+
+    Such a folder has no partials of killed writers. Listing the folder for each of many files would take quadratic
+    time.
+    """
     return re.fullmatch(rf"\..*\.{os.getpid()}(-\d+)?\.partial", folder.name, re.DOTALL) is not None
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder with all that is in it, as far as that can be done."""
+    """Remove a file, or a folder with its content, ignoring errors."""
     with suppress(OSError):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -387,7 +391,7 @@ def remove(path: Path) -> None:
 
 
 def _new_partial(path: Path, folder: bool) -> tuple[Path, int | None]:
-    """The partial, and its lock where there are locks."""
+    """Create a partial and return it with its lock, or None on systems without locks."""
     for number in count(1):
         again = "" if number == 1 else f"-{number}"
         partial = path.with_name(f".{path.name[:KEPT]}.{os.getpid()}{again}.partial")
@@ -397,13 +401,13 @@ def _new_partial(path: Path, folder: bool) -> tuple[Path, int | None]:
             else:
                 partial.touch(exist_ok=False)
         except FileExistsError:
-            continue  # another thread's, or that of a process with the same number on another machine
+            continue  # of another thread, or of a process with the same PID on another machine
         if fcntl is None:
             return partial, None
         try:
             lock = os.open(partial, os.O_RDONLY)
         except FileNotFoundError:
-            continue  # swept in the moment between
+            continue  # another process swept it in between
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except HELD:
@@ -419,7 +423,7 @@ def _new_partial(path: Path, folder: bool) -> tuple[Path, int | None]:
 
 
 def exchange(first: Path, second: Path) -> bool:
-    """Swap two paths in one step, each there at every moment; False, nothing changed, where the system cannot."""
+    """Swap two paths atomically; return False, with nothing changed, if the system cannot."""
     function = _renameat2()
     if function is None:
         return False

@@ -1,6 +1,6 @@
-"""Reading the path that a user or a file names: regular files only, and no more than is asked for.
+"""Bounded reading of paths named by users or files: regular files only, with a limit on the bytes read.
 
-What is read whole has a limit: a larger file is some other one, named by mistake.
+Files that are read completely have a size limit: a larger file was named by mistake.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ TEXT_LIMIT = 64 << 20
 
 @contextmanager
 def reading(path: Path | str, error: type[SgsdumpError] = FormatError, what: str = "") -> Iterator[None]:
-    """Raises ``error``, "cannot read PATH: why", for an OSError in the block; ``what`` stands before the path."""
+    """Convert an OSError in the block to ``error`` with the message "cannot read PATH: REASON".
+
+    ``what`` is put before the path.
+    """
     try:
         yield
     except OSError as failure:
@@ -29,8 +32,10 @@ def reading(path: Path | str, error: type[SgsdumpError] = FormatError, what: str
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a file of this name; False also for a name that the system does not take, as an index of others
-    may hold."""
+    """Return whether ``path`` is a file; False also for a name that the system does not accept.
+
+    Such names occur in the index files of other programs.
+    """
     try:
         return path.is_file()
     except OSError:
@@ -38,13 +43,13 @@ def is_file(path: Path) -> bool:
 
 
 def open_file(path: Path | str, buffering: int = -1) -> BinaryIO:
-    """A regular file, open for reading. A device or a pipe, which may never end, is refused.
+    """Open a regular file for reading; devices and pipes, which may never end, are refused.
 
-    A file of size 0 is given as empty without being read: what such a file of /proc gives may never end either.
-    Raises OSError.
+    A file of size 0 is opened as empty without reading: a file in /proc has size 0 and may never end either. Raises
+    OSError.
     """
     _check_regular(Path(path).stat(), path)
-    # Without waiting: between the two looks it may have become a pipe.
+    # O_NONBLOCK: the path may have become a pipe since the first check.
     number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
         status = os.fstat(number)
@@ -59,8 +64,10 @@ def open_file(path: Path | str, buffering: int = -1) -> BinaryIO:
 
 
 def read_start(path: Path | str, limit: int) -> bytes:
-    """The first ``limit`` bytes of a file, or all if it has fewer, without taking ``limit`` bytes of memory up front as
-    ``file.read(limit)`` does. Raises OSError."""
+    """Return the first ``limit`` bytes of a file, or all if it has fewer. Raises OSError.
+
+    ``file.read(limit)`` would allocate ``limit`` bytes up front; this function does not.
+    """
     parts: list[bytes] = []
     with open_file(path) as file:
         while limit and (part := file.read(min(limit, _CHUNK))):
@@ -70,8 +77,11 @@ def read_start(path: Path | str, limit: int) -> bytes:
 
 
 def read_all(path: Path | str, limit: int, kind: str) -> bytes:
-    """All of a file that others wrote. Raises FormatError when it cannot be read, or has more than ``limit`` bytes and
-    so is not a file of this ``kind``."""
+    """Read an untrusted file completely.
+
+    Raises FormatError if the file cannot be read, or has more than ``limit`` bytes and so is not a file of this
+    ``kind``.
+    """
     with reading(path):
         data = read_start(path, limit + 1)
     if len(data) > limit:
@@ -80,24 +90,24 @@ def read_all(path: Path | str, limit: int, kind: str) -> bytes:
 
 
 def read_whole(path: Path | str) -> bytes:
-    """All of a file, as long as it was when it was opened. Raises OSError."""
+    """Read a file completely, up to its size when it was opened. Raises OSError."""
     with open_file(path) as file:
         return file.read(os.fstat(file.fileno()).st_size)
 
 
 def read_bytes(path: Path, limit: int = TEXT_LIMIT) -> bytes:
-    """The whole file. Raises ConfigError when it cannot be read or is larger than ``limit`` bytes."""
+    """Read a file completely; raise ConfigError if it cannot be read or has more than ``limit`` bytes."""
     with reading(path, ConfigError):
         data = read_start(path, limit + 1)
     if len(data) > limit:
-        raise ConfigError(f"cannot read {path}: it is larger than {limit >> 20} MiB, so it is not the file meant here")
+        raise ConfigError(f"cannot read {path}: larger than {limit >> 20} MiB; check that this is the right file")
     return data
 
 
 def decode(data: bytes, path: Path) -> str:
-    """UTF-8 text; bytes that are not UTF-8 (names in another encoding) survive as surrogates, as in file names.
+    """Decode UTF-8 text; other bytes (names in another encoding) become surrogates, as in file names.
 
-    Raises ConfigError for what is not text.
+    Raises ConfigError for data that is not text.
     """
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ConfigError(f"{path} is saved as UTF-16; save it as UTF-8 (plain text)")

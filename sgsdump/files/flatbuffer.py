@@ -1,15 +1,14 @@
-"""FlatBuffers, for files that are walked without being parsed.
+"""FlatBuffer reader that checks every offset and does not parse the whole file.
 
 ::
 
-    file    := uint32 offset of the root table, four letters that say what it is, anything
-    table   := int32 how far before it its vtable is, fields
+    file    := uint32 offset of the root table, four letters of the file type, anything
+    table   := int32 distance back to the table's vtable, fields
     vtable  := uint16 own size, uint16 size of the table, uint16 offset of each field in the table (0: absent)
-    vector  := uint32 count, values; a field of a vector, text or table holds the offset to it, from itself on
+    vector  := uint32 count, values; a field of a vector, text or table holds its offset relative to the field
 
-Little-endian. Every offset is checked before it is followed; nothing is copied but numbers and texts, of which a file
-may give its size a few times over: any number of tables may point to one vector. Source:
-https://flatbuffers.dev/internals.
+Numbers are little-endian. Only numbers and texts are copied. The total copied is limited to a small multiple of the
+file size, because any number of tables may point to one vector. Source: https://flatbuffers.dev/internals.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _TIMES, _ALWAYS = 8, 1 << 16
 
 
 class _Bytes:
-    """The file's bytes, and how many more may be copied of them."""
+    """The file's bytes and the number of bytes that may still be copied."""
 
     __slots__ = ("data", "remaining")
 
@@ -43,7 +42,7 @@ class _Bytes:
     def charge(self, size: int) -> None:
         self.remaining -= size
         if self.remaining < 0:
-            raise FormatError("gives the same bytes again and again")
+            raise FormatError("refers to the same bytes again and again")
 
     def copy(self, start: int, size: int) -> bytes:
         self.charge(size)
@@ -51,8 +50,11 @@ class _Bytes:
 
 
 class Table:
-    """A table at an offset of ``data``. Every method raises FormatError, without the file's name, for an offset or a
-    count that leads out of the data; ``field`` is the number that the schema gives it."""
+    """A table at an offset of ``data``.
+
+    Methods raise FormatError, without the file's name, for an offset or count beyond the data. ``field`` is the number
+    of a field in the schema.
+    """
 
     __slots__ = ("_bytes", "_fields", "_offset")
 
@@ -65,17 +67,17 @@ class Table:
         self._fields: tuple[int, ...] = struct.unpack_from(f"<{size // 2 - 2}H", file.data, vtable + 4)
 
     def number(self, field: int, code: str, default: int = 0) -> int:
-        """A whole number; ``code`` as of ``struct``."""
+        """Return an integer; ``code`` is a format of ``struct``."""
         offset = self._offset_of(field)
         return default if offset is None else self._bytes.at(f"<{code}", offset)
 
     def text(self, field: int) -> str:
-        """A text, "" where it is absent; bytes that are no UTF-8 are escaped."""
+        """Return a text, or "" if absent; bytes that are not UTF-8 are escaped."""
         start, count = self.extent(field, 1)
         return self._bytes.copy(start, count).decode("utf-8", "backslashreplace")
 
     def numbers(self, field: int, dtype: str) -> np.ndarray:
-        """A vector of numbers, empty where it is absent; a copy."""
+        """Return a copy of a vector of numbers, empty if absent."""
         kind = np.dtype(dtype).newbyteorder("<")
         start, count = self.extent(field, kind.itemsize)
         return np.frombuffer(self._bytes.copy(start, count * kind.itemsize), kind).astype(dtype)
@@ -85,14 +87,14 @@ class Table:
         return None if offset is None else Table(self._bytes, self._target(offset))
 
     def tables(self, field: int) -> Iterator[Table]:
-        """The tables of a vector."""
+        """Yield the tables of a vector."""
         start, count = self.extent(field, 4)
         self._bytes.charge(4 * count)
         for offset in range(start, start + 4 * count, 4):
             yield Table(self._bytes, self._target(offset))
 
     def extent(self, field: int, size: int) -> tuple[int, int]:
-        """Where the values of a vector begin, each of ``size`` bytes, and how many there are."""
+        """Return the start and the number of the values of a vector, each of ``size`` bytes."""
         offset = self._offset_of(field)
         if offset is None:
             return 0, 0
@@ -111,6 +113,6 @@ class Table:
 
 
 def root(data: Buffer) -> Table:
-    """The root table. Raises FormatError."""
+    """Return the root table. Raises FormatError."""
     file = _Bytes(data)
     return Table(file, file.at("<I", 0))

@@ -1,5 +1,7 @@
-"""The files of an untrusted dump folder: only regular files are seen; symlinks that leave the folder are skipped and
-reported in ``notes``."""
+"""Safe listing of an untrusted dump folder: regular files only.
+
+Symlinks that leave the folder are skipped and reported in ``notes``.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,16 @@ _DIGITS = re.compile(r"(\d+)")
 
 
 def files_below(root: Path, ending: Endings, notes: list[str], too_deep: list[str] | None = None) -> list[str]:
-    """The files whose names end so, as paths below ``root`` with ``/``, in no order (see ``in_order``).
+    """Return the files with this ending as paths relative to ``root`` with ``/``, unordered (see ``in_order``).
 
-    What is skipped gets a line in ``notes``, folders that are too deep are in ``too_deep`` as well. Raises FormatError
-    when the folder cannot be listed.
+    ``notes`` gets a line for each skipped entry, and ``too_deep`` gets the folders that are too deep. Raises
+    FormatError if the folder cannot be listed.
     """
     return list(_walk(root, ending, notes, [] if too_deep is None else too_deep))
 
 
 def has_file(root: Path, ending: Endings, accept: Callable[[Path], bool] = lambda path: True) -> bool:
-    """Whether ``files_below`` would find one that ``accept`` takes; only the first few are asked."""
+    """Return whether ``files_below`` finds a file that ``accept`` accepts among the first few."""
     try:
         return any(accept(root / name) for name in islice(_walk(root, ending, [], []), _TRIED))
     except FormatError:
@@ -36,14 +38,16 @@ def has_file(root: Path, ending: Endings, accept: Callable[[Path], bool] = lambd
 
 
 def in_order(name: str) -> tuple[list[str], list[int]]:
-    """A sorting key by which ``layer.2`` comes before ``layer.10``."""
+    """Return a sort key that puts ``layer.2`` before ``layer.10``."""
     parts = _DIGITS.split(name)
     return parts[0::2], [int(digits[:300]) for digits in parts[1::2]]
 
 
 def inside(root: Path, name: str) -> Path:
-    """The file ``name`` directly in ``root``, a name read from somewhere. Raises FormatError for a name that leads
-    elsewhere, for a link out of the folder, and for what is not a file."""
+    """Return the path of the file ``name`` directly in ``root``, for an untrusted name.
+
+    Raises FormatError for a name that leaves the folder, a link out of the folder, and a path that is not a file.
+    """
     if name in ("", ".", "..") or set(name) & {"/", "\\", "\0"} or len(name.encode("utf-8", "surrogatepass")) > 255:
         raise FormatError(f"{root} names the file {name[:80]!r}, which is not in the folder")
     path = root / name
@@ -55,12 +59,12 @@ def inside(root: Path, name: str) -> Path:
 
 
 def leads_out_of(folder: Path, name: str) -> bool:
-    """Whether a name read from a file leaves the folder it is below, by itself; links in the folder are its owner's."""
+    """Return whether an untrusted name leaves ``folder`` by itself; links in the folder are trusted."""
     return not Path(os.path.normpath(folder / name)).is_relative_to(os.path.normpath(folder))
 
 
 def leads_out(path: Path, root: Path) -> bool:
-    """Whether a link ends outside ``root``, or nowhere."""
+    """Return whether a link ends outside ``root`` or nowhere."""
     try:
         return not path.resolve(strict=True).is_relative_to(root.resolve())
     except (OSError, RuntimeError):

@@ -1,8 +1,8 @@
-"""JSON and YAML. Untrusted text is parsed into plain dicts, lists, texts and numbers, or refused in one line; what is
-written every JSON reader takes.
+"""JSON and YAML readers for untrusted text, and a JSON writer that every JSON reader accepts.
 
-Duplicate keys are rejected as ambiguous. YAML is read by PyYAML (the extra ``yaml``) in its plainest form: every scalar
-is text (``yes`` and ``1.0`` too), tags make nothing, anchors are refused.
+Untrusted text is parsed into plain dicts, lists, strings and numbers, or refused with a message of one line. Duplicate
+keys are refused as ambiguous. PyYAML (the extra ``yaml``) reads YAML in its simplest form: every scalar is text (also
+``yes`` and ``1.0``), tags create no objects, and anchors are refused.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from sgsdump.errors import FormatError, MissingExtra
 from sgsdump.files.escaping import quoted
 
 YAML_BYTES = 4 << 20
-# PyYAML takes the square of it.
+# PyYAML's time grows with the square of the depth.
 DEEPEST = 50
 
 
 def json_of(text: str, path: Path, what: str = "") -> Any:
-    """The document of a JSON text; ``what`` says what the file should be. Raises FormatError."""
+    """Parse a JSON text; raise FormatError on invalid JSON. ``what`` describes the expected file in messages."""
     hint = f"; {what}" if what else ""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         document: dict[str, Any] = {}
         for name, value in pairs:
             if name in document:
-                raise FormatError(f"{path}: {quoted(name)} stands twice in one object{hint}")
+                raise FormatError(f"{path}: {quoted(name)} occurs twice in one object{hint}")
             document[name] = value
         return document
 
@@ -41,13 +41,15 @@ def json_of(text: str, path: Path, what: str = "") -> Any:
 
 
 def json_text(document: Any, indent: int | None = 2) -> str:
-    """The JSON of a ``strict`` document, with a line end."""
+    """Return the JSON of a ``strict`` document, with a line end."""
     return json.dumps(strict(document), indent=indent, allow_nan=False) + "\n"
 
 
 def strict(value: Any) -> Any:
-    """``value`` with the texts "nan", "inf" and "-inf", which float() reads, for what JSON has no number for, in dicts
-    and lists too; tuples become lists."""
+    """Return ``value`` with non-finite floats as the texts "nan", "inf" and "-inf", which float() parses.
+
+    JSON has no such numbers. Dicts and lists are converted recursively; tuples become lists.
+    """
     if isinstance(value, dict):
         return {key: strict(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -56,7 +58,7 @@ def strict(value: Any) -> Any:
 
 
 def yaml_of(text: str, path: Path, what: str = "") -> Any:
-    """The document of a YAML text, all its scalars as text. Raises FormatError, MissingExtra without PyYAML."""
+    """Parse a YAML text with all scalars as text. Raises FormatError, or MissingExtra without PyYAML."""
     hint = f"; {what}" if what else ""
     try:
         import yaml
@@ -77,7 +79,7 @@ def yaml_of(text: str, path: Path, what: str = "") -> Any:
         def compose_node(self, parent: Any, index: Any) -> Any:
             event = self.peek_event()
             if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-                raise FormatError(f"{path}:{event.start_mark.line + 1}: YAML with anchors is not read")
+                raise FormatError(f"{path}:{event.start_mark.line + 1}: YAML with anchors is not supported")
             self.depth += 1
             self.check_depth(self.depth, event.start_mark.line)
             node = super().compose_node(parent, index)
@@ -91,12 +93,12 @@ def yaml_of(text: str, path: Path, what: str = "") -> Any:
                 if not isinstance(key, yaml.ScalarNode):
                     raise FormatError(f"{path}:{line}: a key is not text{hint}")
                 if key.value in document:
-                    raise FormatError(f"{path}:{line}: {quoted(key.value)} stands twice in one mapping{hint}")
+                    raise FormatError(f"{path}:{line}: {quoted(key.value)} occurs twice in one mapping{hint}")
                 document[key.value] = self.construct_object(value, deep=True)
             return document
 
     if len(text) > YAML_BYTES:
-        raise FormatError(f"{path} has more than {YAML_BYTES >> 20} MiB of YAML, so it is not the file meant here")
+        raise FormatError(f"{path} has more than {YAML_BYTES >> 20} MiB of YAML; check that this is the right file")
     try:
         return yaml.load(text.removeprefix("\ufeff"), Plain)
     except yaml.MarkedYAMLError as error:

@@ -1,15 +1,14 @@
-"""Files mapped into memory: views of their bytes that cost nothing until read, and no memory once they are gone;
-reading them through a descriptor and writing them on, without holding them.
+"""Memory-mapped files: views of their bytes, reads through a descriptor, and copies to other files.
 
-A page that was read stays in the process's memory as long as the file is mapped. To keep one tensor at a time in a walk
-over a dump larger than the memory, the pages of a view are let go when its last user is gone; reading them again is a
-matter of the system's file cache.
+A view costs nothing until it is read. A page that was read stays in the process's memory as long as the file is mapped.
+When the last user of a view is gone, its pages are released. A walk over a dump larger than memory therefore keeps one
+tensor at a time; later reads come from the system's file cache.
 
-A view dies with its file: where another program truncates the file, the next look at the view ends the process by
-SIGBUS, and where it is rewritten, the view shows the new values. So what this package itself reads of a view it reads
-through a descriptor (``in_memory``), which makes an error of both, and users are given copies of all but the largest
-tensors. Each access compares the file with the one that was opened: device, inode, size and mtime. Within ``kept_open``
-small tensors that follow each other are read in one go, and compared with the file once.
+A view depends on its file. If another program truncates the file, the next access to the view ends the process by
+SIGBUS. If another program rewrites the file, the view shows the new values. This package therefore reads views through
+a descriptor (``in_memory``), which turns both cases into errors. Users get copies of all but the largest tensors. Each
+access compares device, inode, size and mtime of the file with those at opening. Within ``kept_open``, consecutive small
+tensors are read in one call and checked once.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ from sgsdump.files import process
 from sgsdump.files.bounded_read import open_file, reading
 
 LET_GO = getattr(mmap, "MADV_DONTNEED", None)
-COPIED = 64 << 20  # bytes of a view up to which users are given a copy
-FEW = 1 << 16  # bytes that are not worth a call of the system
+COPIED = 64 << 20  # bytes; users get a copy of views up to this size
+FEW = 1 << 16  # bytes; smaller parts are not worth a system call
 KEPT = 8  # files that a thread keeps open
-_AT_ONCE = 1 << 18  # bytes that are read of a file that is kept open, where a small part is asked for
-_AROUND = 2 << 20  # the system maps up to so much around a page that is asked for
+_AT_ONCE = 1 << 18  # bytes read at once from a file kept open when a small part is requested
+_AROUND = 2 << 20  # bytes; the system maps up to this much around a requested page
 _PIECE = 8 << 20
 _ORDERED = 1 << 20
 _NPY = b"\x93NUMPY"
-MAPPED = 8  # files that stay mapped though no view is of them
-_FEW_PAGES = 1 << 20  # bytes that are read whole sooner than value by value
+MAPPED = 8  # files that stay mapped without a view
+_FEW_PAGES = 1 << 20  # bytes; up to this size reading everything is faster than value by value
 _LOCAL = threading.local()
 _NOTHING = np.empty(0, np.uint8)
 _MAPPING = threading.Lock()
@@ -52,11 +51,11 @@ _MAPPED: weakref.WeakKeyDictionary[Source, None] = weakref.WeakKeyDictionary()
 
 
 class Source:
-    """A file of which values are read when they are asked for: its path (None: it has no name, and nobody else can
-    change it) and what identified it when it was opened.
+    """A file whose values are read on request, with its path and its identity at opening.
 
-    It is mapped again when that is needed: the system's limit of open files counts mapped ones too, so only the MAPPED
-    that were mapped last stay so, besides those that a view is of.
+    ``path`` is None for a file without a name, which nobody else can change. The file is mapped again when needed.
+    Mapped files count towards the system's limit of open files, so only the last MAPPED files stay mapped, besides
+    those with a view.
     """
 
     __slots__ = ("__weakref__", "_kept", "_mapped", "_name", "identity", "key", "path")
@@ -69,18 +68,18 @@ class Source:
         self._mapped: Callable[[], MappedFile | None] = lambda: None
 
     def check(self) -> None:
-        """Raises FileChanged where the file at the path is not the one that was opened, or is not as it was."""
+        """Raise FileChanged if the file at the path was replaced or changed since it was opened."""
         if self.path is None:
             return
         try:
-            now = os.stat(self._name)  # noqa: PTH116 (half the time of Path.stat; it is asked at every access)
+            now = os.stat(self._name)  # noqa: PTH116 (half the time of Path.stat; called at every access)
         except OSError as error:
             raise _changed(self.path, error.strerror) from None
         if identity(now) != self.identity:
             raise _changed(self.path)
 
     def open(self) -> int:
-        """A descriptor of the file. Raises FileChanged where it is another one by now."""
+        """Return a descriptor of the file. Raises FileChanged if the file was replaced."""
         assert self.path is not None, "a file without a name cannot be opened again"
         try:
             descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -94,14 +93,14 @@ class Source:
         return descriptor
 
     def data(self) -> MappedFile:
-        """The file, mapped. Raises FileChanged."""
+        """Return the mapped file. Raises FileChanged."""
         files = getattr(_LOCAL, "kept", None)
         if files is None or self.path is None:
             self.check()
         elif self.key not in files:
-            _kept(files, self)  # what is read of the view is read through this descriptor, and checked
+            _kept(files, self)  # the view will be read and checked through this descriptor
         data = self._mapped()
-        if data is None or data.closed:  # as by a ``with`` block that only looked at its head
+        if data is None or data.closed:  # closed by a ``with`` block that read only the header
             descriptor = self.open()
             try:
                 data = self.map(descriptor)
@@ -110,7 +109,7 @@ class Source:
         return data
 
     def map(self, descriptor: int) -> MappedFile:
-        """Map the file that is open, and stay so for a while."""
+        """Map the open file and keep it mapped for a while."""
         data = MappedFile(descriptor, 0, access=mmap.ACCESS_READ)
         data.path, data.identity, data._source = self.path, self.identity, weakref.ref(self)
         data.address = address_of(np.frombuffer(data, np.uint8))
@@ -118,7 +117,7 @@ class Source:
         return data
 
     def keep(self, data: MappedFile) -> None:
-        """Let the file stay mapped for a while."""
+        """Keep the file mapped for a while."""
         self._mapped = weakref.ref(data)
         if self.path is None:
             self._kept = data
@@ -133,7 +132,7 @@ class Source:
                 oldest._kept = None
 
     def read(self, offset: int, size: int) -> np.ndarray:
-        """Bytes of the file, read into memory. Raises FileChanged where it changed before or meanwhile."""
+        """Read bytes of the file into memory. Raises FileChanged if the file changed before or during the read."""
         if self.path is None or not hasattr(os, "pread"):
             return np.frombuffer(self.data(), np.uint8, size, offset)
         files = getattr(_LOCAL, "kept", None)
@@ -149,8 +148,7 @@ class Source:
             os.close(descriptor)
 
     def _read_around(self, file: _KeptFile, offset: int, size: int) -> np.ndarray:
-        """A small part, with what follows it where parts are asked for in their order: a call of the system costs more
-        than that."""
+        """Read a small part; if parts are requested in order, read ahead, which costs less than another system call."""
         start = offset - file.start
         if start < 0 or start + size > len(file.bytes_read):
             follows = 0 <= start <= len(file.bytes_read) + FEW
@@ -171,14 +169,17 @@ class Source:
         return self.identity[2]
 
     def __getitem__(self, part: slice) -> bytes:
-        """Bytes, as of one mapped, but read into memory."""
+        """Read bytes into memory; the interface is that of a mapped file."""
         start, stop, _ = part.indices(len(self))
         return self.read(start, max(0, stop - start)).tobytes()
 
 
 def read_into(descriptor: int, buffer: memoryview, offset: int) -> int:
-    """Read what lies at ``offset`` into the buffer; returns the number of bytes, 0 at the end of the file. A descriptor
-    belongs to one thread: where the system cannot read at an offset (Windows), its position moves."""
+    """Read from ``offset`` into the buffer and return the number of bytes, 0 at the end of the file.
+
+    A descriptor belongs to one thread: if the system cannot read at an offset (Windows), the descriptor's position
+    moves.
+    """
     if hasattr(os, "preadv"):
         return os.preadv(descriptor, [buffer], offset)
     os.lseek(descriptor, offset, os.SEEK_SET)
@@ -188,7 +189,7 @@ def read_into(descriptor: int, buffer: memoryview, offset: int) -> int:
 
 
 class _KeptFile:
-    """A file that a thread keeps open, and what was read of it last, from ``start`` on."""
+    """A file that a thread keeps open, with the bytes read last and their offset ``start``."""
 
     __slots__ = ("bytes_read", "descriptor", "start")
 
@@ -197,7 +198,7 @@ class _KeptFile:
 
 
 class MappedFile(mmap.mmap):
-    """A mapping that remembers its file, and where in memory it begins. Its source keeps it, not this the source."""
+    """A mapping with its file and its address in memory; the source keeps the mapping alive, not the reverse."""
 
     path: Path | None
     identity: tuple[int, ...]
@@ -215,7 +216,7 @@ class MappedFile(mmap.mmap):
 
 
 def map_file(path: Path) -> MappedFile:
-    """A file mapped read-only. Raises FormatError when it is empty or cannot be read."""
+    """Map a file read-only. Raises FormatError if the file is empty or cannot be read."""
     try:
         with reading(path), open_file(path) as file:
             if not os.fstat(file.fileno()).st_size:
@@ -226,14 +227,14 @@ def map_file(path: Path) -> MappedFile:
 
 
 def map_open(descriptor: int, path: Path | None = None) -> MappedFile:
-    """An open file that holds something, mapped read-only. ``path``: where it is found again."""
+    """Map an open, non-empty file read-only; ``path`` is used to open it again."""
     return Source(path, identity(os.fstat(descriptor))).map(descriptor)
 
 
 def load_npy(path: Path) -> np.ndarray:
-    """The array of a whole .npy file, of any dtype but objects, mapped read-only.
+    """Map the array of a .npy file read-only; any dtype except object.
 
-    Raises OSError when it cannot be read, ValueError, one line, for another or a damaged file.
+    Raises OSError if the file cannot be read, and ValueError with one line for another format or a damaged file.
     """
     with open_file(path) as file:
         head = file.read(len(_NPY))
@@ -247,17 +248,19 @@ def load_npy(path: Path) -> np.ndarray:
     except OSError:
         raise
     except MemoryError:
-        raise ValueError("its header asks for more memory than there is") from None
-    except Exception as error:  # a damaged header makes numpy raise anything: SyntaxError, TokenError, OverflowError
+        raise ValueError("its header describes an array larger than memory") from None
+    except Exception as error:  # on a damaged header numpy raises SyntaxError, TokenError, OverflowError and others
         raise ValueError(" ".join(str(error).split())[:150] or type(error).__name__) from None
     if not isinstance(array, np.ndarray):
-        raise ValueError("it holds no array")
+        raise ValueError("it does not hold an array")
     return array
 
 
 def view(data: MappedFile | Source, dtype: np.dtype, count: int, offset: int) -> np.ndarray:
-    """``count`` elements at byte ``offset``: flat, read-only, not copied. Raises ValueError beyond the end, FileChanged
-    where the file is not as it was opened."""
+    """Return a flat read-only view of ``count`` elements at byte ``offset``.
+
+    Raises ValueError beyond the end, and FileChanged if the file changed since it was opened.
+    """
     if isinstance(data, Source):
         data = data.data()
     else:
@@ -265,7 +268,7 @@ def view(data: MappedFile | Source, dtype: np.dtype, count: int, offset: int) ->
     array = np.frombuffer(data, dtype, count, offset)
     if LET_GO is not None and array.nbytes > FEW:
         start = offset - offset % mmap.PAGESIZE
-        # Only a page table entry goes: another view of the same page finds it again, so nothing can be lost.
+        # Only the page table entry is dropped: another view of the same page reloads it, so nothing is lost.
         end = _End(array, _let_view_go)
         end.data, end.start, end.size = data, start, offset + array.nbytes - start
         _ENDS[id(end)] = end
@@ -273,8 +276,10 @@ def view(data: MappedFile | Source, dtype: np.dtype, count: int, offset: int) ->
 
 
 def in_memory(array: np.ndarray, most: float = math.inf) -> np.ndarray:
-    """The array; a view of a mapped file read into memory, in the same order, where it takes no more than ``most``
-    bytes. Raises FileChanged where the file is not as it was opened."""
+    """Return the array; read a view of a mapped file into memory, in the same order, if it has at most ``most`` bytes.
+
+    Raises FileChanged if the file changed since it was opened.
+    """
     data = file_of(array)
     return array if data is None or data.path is None or not hasattr(os, "preadv") else _read(array, data, most)
 
@@ -299,19 +304,18 @@ def _read(array: np.ndarray, data: MappedFile, most: float = math.inf) -> np.nda
 
 
 def copied(array: np.ndarray) -> np.ndarray:
-    """What users are given of a view of a mapped file: a copy where it has at most COPIED bytes, else the view; within
-    ``no_views`` always a copy."""
+    """Return the form of a view for users: a copy up to COPIED bytes or within ``no_views``, otherwise the view."""
     return in_memory(array, COPIED if process.views_are_given else math.inf)
 
 
 def source_of(path: Path | str) -> Source:
-    """A file of which values are to be read later. Raises FormatError when there is none."""
+    """Return a file whose values are read later. Raises FormatError if the file does not exist."""
     with reading(path):
         return Source(Path(path).absolute(), identity(Path(path).stat()))
 
 
 def picked(array: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """The values at flat indices (in C order), of a large view of a mapped file read one by one."""
+    """Return the values at flat indices (in C order); for a large view of a mapped file, read one by one."""
     data = file_of(array)
     if data is None or data.path is None or not hasattr(os, "preadv"):
         return _at(array, indices)
@@ -333,13 +337,13 @@ def _at(array: np.ndarray, indices: np.ndarray) -> np.ndarray:
 
 
 def _reach(array: np.ndarray, data: MappedFile) -> tuple[int, int]:
-    """Where in its mapped file the first element of a view lies, and how many bytes lie between its ends."""
+    """Return the offset of a view's first element in its mapped file, and the bytes between the view's ends."""
     reach = sum((count - 1) * abs(stride) for count, stride in zip(array.shape, array.strides))
     return address_of(array) - data.address, reach + array.itemsize
 
 
 class _End(weakref.ref):
-    """A view's end, and the pages that go with it; ``weakref.finalize`` does as much in five times the time."""
+    """The end of a view's lifetime, which releases its pages; ``weakref.finalize`` takes five times as long."""
 
     __slots__ = ("data", "size", "start")
     data: MappedFile
@@ -356,30 +360,32 @@ def _let_view_go(end: _End) -> None:
 
 
 def loader(data: MappedFile, dtype: np.dtype, count: int, offset: int) -> Callable[[], np.ndarray]:
-    """``view`` to be called later: the ``load`` of a Tensor whose values lie in a mapped file."""
+    """Return ``view`` as a deferred call: the ``load`` of a Tensor whose values are in a mapped file."""
     return partial(view, data.source, dtype, count, offset)
 
 
 def let_bytes_go(data: bytes | mmap.mmap | Source, start: int, end: int) -> None:
-    """Keep a part of a mapped file in memory no longer; the system's file cache has it when it is asked for again.
-    Less than a page is not worth the call."""
+    """Release the memory of a part of a mapped file; the system's file cache provides it on the next access.
+
+    Less than a page is not worth the call.
+    """
     if isinstance(data, mmap.mmap) and end - start >= mmap.PAGESIZE:
         start, end = max(0, start - _AROUND), min(len(data), end + _AROUND)
         advise(data, LET_GO, start, end - start)
 
 
 def identity(status: os.stat_result) -> tuple[int, ...]:
-    """Identifies a file: device, inode, size, mtime."""
+    """Return device, inode, size and mtime, which identify a file's state."""
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _changed(path: Path | None, why: str | None = None) -> FileChanged:
     what = f"{path} has changed since it was opened{f' ({why})' if why else ''}"
-    return FileChanged(f"{what}; is a run writing it? Open it again when it is whole")
+    return FileChanged(f"{what}; if a run is writing it, open it again when it is complete")
 
 
 def advise(data: mmap.mmap | None, advice: int | None, offset: int, size: int) -> None:
-    """Advise the system on the pages of some bytes; nothing where there is no mapping, or no such advice."""
+    """Call madvise on the pages of some bytes; do nothing without a mapping or without such advice."""
     if data is None or advice is None:
         return
     start = offset - offset % mmap.PAGESIZE
@@ -388,13 +394,13 @@ def advise(data: mmap.mmap | None, advice: int | None, offset: int, size: int) -
 
 
 def address_of(array: np.ndarray) -> int:
-    """Where in memory an array begins."""
+    """Return the address of the array's data."""
     address: int = array.__array_interface__["data"][0]
     return address
 
 
 def mapping_of(array: np.ndarray) -> mmap.mmap | None:
-    """The mapped file that an array is a view of; None for one in memory."""
+    """Return the mapping that an array is a view of, or None for an array in memory."""
     base: object = array.base
     while isinstance(base, np.ndarray):
         base = base.base
@@ -404,27 +410,29 @@ def mapping_of(array: np.ndarray) -> mmap.mmap | None:
 
 
 def file_of(array: np.ndarray) -> MappedFile | None:
-    """The file that an array is a view of; None for one in memory, and for what others mapped."""
+    """Return the MappedFile that an array is a view of, or None for an array in memory or a foreign mapping."""
     data = mapping_of(array)
     return data if isinstance(data, MappedFile) else None
 
 
 class OpenFile(NamedTuple):
-    """The descriptor of a mapped file, and where in memory its mapping begins."""
+    """Descriptor of a mapped file and the address of its mapping."""
 
     descriptor: int
     address: int
     source: Source
 
     def check(self) -> None:
-        """Raises FileChanged where the file is not as it was opened."""
+        """Raise FileChanged if the file changed since it was opened."""
         if identity(os.fstat(self.descriptor)) != self.source.identity:
             raise _changed(self.source.path)
 
 
 def opened(array: np.ndarray) -> OpenFile | None:
-    """The mapped file that an array is a view of, opened to be read, which takes less time than having its pages
-    mapped; within ``kept_open``. None for an array in memory. Raises FileChanged where the file is another by now."""
+    """Open the mapped file of a view for reading, which is faster than page faults; valid within ``kept_open``.
+
+    Returns None for an array in memory. Raises FileChanged if the file was replaced.
+    """
     data = file_of(array) if hasattr(os, "pread") else None
     if data is None or data.path is None:
         return None
@@ -433,8 +441,11 @@ def opened(array: np.ndarray) -> OpenFile | None:
 
 @contextmanager
 def kept_open() -> Iterator[None]:
-    """The KEPT files that this thread ``opened`` last stay open to the end of the outermost such block: many views are
-    of one file. They are few: a dump of a file per tensor would use up what a process may open."""
+    """Keep the last KEPT files that this thread ``opened`` open until the outermost such block ends.
+
+    Many views share one file. The number is small because a dump with one file per tensor would exhaust the process's
+    file limit.
+    """
     if hasattr(_LOCAL, "kept"):
         yield
         return
@@ -448,7 +459,7 @@ def kept_open() -> Iterator[None]:
 
 
 def _kept(files: dict[Any, _KeptFile], source: Source) -> _KeptFile:
-    """A file as it is kept open, from now on the last of them."""
+    """Return a file kept open, marked as used last."""
     file = files.pop(source.key, None)
     if file is None:
         file = _KeptFile(source.open())
@@ -459,11 +470,13 @@ def _kept(files: dict[Any, _KeptFile], source: Source) -> _KeptFile:
 
 
 def write_array(file: IO[bytes], array: np.ndarray) -> None:
-    """Write the bytes of an array, in C order. Of a view of a mapped file the system copies them from file to file,
-    without a process's memory between, in the time of a plain copy. Where it cannot, they are written a piece at a
-    time: the pages of each are filled in one go (a third faster than one by one) and let go when it is written, so that
-    memory holds one piece of a tensor of any size. A transposed array is put in order a piece at a time too, small
-    enough to be written from the processor's cache."""
+    """Write the bytes of an array in C order.
+
+    For a view of a mapped file, the system copies the bytes from file to file, without process memory and in the time
+    of a plain copy. If the system cannot, one piece at a time is written: its pages are read in one call (a third
+    faster than page by page) and released after writing, so that memory holds one piece of a tensor of any size. A
+    transposed array is also reordered piece by piece, in pieces small enough for the processor's cache.
+    """
     if not array.flags.c_contiguous:
         array = in_memory(array)
         room = np.empty(min(array.nbytes, _ORDERED), np.uint8)
@@ -480,7 +493,7 @@ def write_array(file: IO[bytes], array: np.ndarray) -> None:
 
 
 def _ordered(array: np.ndarray, room: np.ndarray) -> Iterator[int]:
-    """The bytes of an array in C order, a piece after the other at the beginning of ``room``; how many each time."""
+    """Put the bytes of an array in C order, piece by piece, at the start of ``room``; yield the size of each piece."""
     rows = len(array) if array.nbytes <= room.nbytes else room.nbytes * len(array) // array.nbytes
     if not rows:
         for row in array:
@@ -493,10 +506,10 @@ def _ordered(array: np.ndarray, room: np.ndarray) -> Iterator[int]:
 
 
 def _sent(file: IO[bytes], data: MappedFile, offset: int, size: int) -> bool:
-    """Have the system append a part of the mapped file to ``file``; False when nothing was written because it cannot.
-    Raises FileChanged.
+    """Let the system append a part of the mapped file to ``file``; return False if it cannot and nothing was written.
 
-    The mapped file is opened again by its name: one that stays open for each file of a folder would be too many.
+    Raises FileChanged. The mapped file is opened again by its name: keeping every file of a folder open would be too
+    many.
     """
     source = data.source
     if source.path is None or not sys.platform.startswith("linux"):

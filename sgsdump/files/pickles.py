@@ -1,12 +1,12 @@
-"""Pickles read as data: what they describe is built, and nothing that they name is looked up or called.
+"""Safe pickle reader: builds plain data, and never looks up or calls the names in a pickle.
 
-A pickle is a program for a machine with a stack. This one knows numbers, texts, bytes, lists, dicts and tuples; a name
-(``Global``) stays a name, an object of any class (``Object``) a record of what the file says of it. What a call gives
-is up to the caller of ``load``; ``loads`` takes plain data and numpy's arrays of numbers, and refuses every other name.
+A pickle is a program for a stack machine. This machine supports numbers, texts, bytes, lists, dicts and tuples. A name
+(``Global``) stays a name; an object of any class becomes a record (``Object``) of its description in the file. The
+caller of ``load`` decides the result of a call. ``loads`` accepts plain data and numpy arrays of numbers, and refuses
+every other name.
 
-Memory is that of the file's own bytes a small number of times: lengths are read before room is made for them, and the
-memo is a dict, so an index of two thousand million takes one entry. Keys of dicts are plain (no tuple in a tuple …,
-whose hash would take the C stack).
+Memory use is a small multiple of the file size. Lengths are read before memory is allocated. The memo is a dict, so a
+huge index takes one entry. Dict keys are plain: hashing nested tuples would exhaust the C stack.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LARGEST = 1 << 64
 
 
 class Readable(Protocol):
-    """The source of a pickle: a file, BytesIO or a mapped file, at its first byte."""
+    """Source of a pickle, positioned at its first byte: a file, BytesIO or a mapped file."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -51,7 +51,7 @@ class Global:
 
 @dataclass(eq=False)
 class Object:
-    """An object of a class, as the pickle describes it: what it is made with, its state, and what is put into it."""
+    """An object of a class as described in the pickle: constructor arguments, state, items and elements."""
 
     of: Any
     arguments: Any = ()
@@ -61,7 +61,7 @@ class Object:
 
 
 class PlainArray:
-    """An array of numbers in a pickle that ``loads`` reads; ``array`` is read-only."""
+    """An array of numbers read by ``loads``; ``array`` is read-only."""
 
     array: np.ndarray = np.zeros(0)
 
@@ -71,22 +71,24 @@ class PlainArray:
 
 
 def loads(data: bytes, where: str) -> Any:
-    """The plain data of a pickle: None, bool, int, float, str, bytes, list, tuple, dict, OrderedDict, numpy's scalars,
-    and arrays as ``PlainArray``; a set is a list.
+    """Return the plain data of a pickle.
 
-    Raises FormatError, beginning with ``where``, for a damaged pickle and for one that names anything else.
+    Supported: None, bool, int, float, str, bytes, list, tuple, dict, OrderedDict, numpy scalars, and arrays as
+    ``PlainArray``; a set becomes a list. Raises FormatError, beginning with ``where``, for a damaged pickle and for any
+    other name.
     """
     return load(io.BytesIO(data), where, _called, _refuse_reference, _allow_plain)
 
 
 def load(file: Readable, where: str, call: Call, refer: Refer, allow: Allow = lambda name: None) -> Any:
-    """The content of the next pickle of a file, which stands after it then. Sets are lists.
+    """Read the next pickle of a file, and leave the file after it. Sets become lists.
 
-    call   gives what stands for the result of calling a name with arguments.
-    refer  gives what stands for an object outside of the pickle, by its id.
-    allow  is asked of every name.
+    call   returns the substitute for the result of calling a name with arguments
+    refer  returns the substitute for an object outside the pickle, by its id
+    allow  is called with every name, and raises FormatError for a refused name
 
-    Raises FormatError, beginning with ``where``, for a damaged pickle; so may the three, without it.
+    Raises FormatError, beginning with ``where``, for a damaged pickle. The three functions may raise it without
+    ``where``.
     """
     machine = _Machine(call, refer, allow)
     try:
@@ -98,18 +100,18 @@ def load(file: Readable, where: str, call: Call, refer: Refer, allow: Allow = la
     except FormatError as error:
         raise FormatError(f"{where}: {error}") from None
     except Exception as error:
-        # what a damaged pickle raises is open-ended: too short a stack, text that is none, a name without end
+        # A damaged pickle can raise anything: stack too short, invalid text, endless name.
         reason = " ".join(str(error).split())[:100]
         raise FormatError(f"{where}: damaged pickle ({type(error).__name__}: {reason})") from None
 
 
 def refused(name: object) -> FormatError:
-    """The error for a pickle that wants to call ``name``."""
-    return FormatError(f"refused: the file wants {str(name)[:160]!r} to be called, which is not plain data")
+    """Return the error for a pickle that calls ``name``."""
+    return FormatError(f"refused: the file calls {str(name)[:160]!r}, which is not plain data")
 
 
 class _Machine:
-    """The stack, the stacks below marks, and the memo."""
+    """Stack, stacks below marks, and memo."""
 
     def __init__(self, call: Call, refer: Refer, allow: Allow):
         self.stack: list[Any] = []
@@ -124,14 +126,14 @@ class _Machine:
         elif opcode in _EFFECTS:
             _EFFECTS[opcode](self, argument)
         else:
-            raise FormatError("the pickle uses an instruction that no tensor needs")
+            raise FormatError("the pickle uses an unsupported instruction")
 
     def popped(self, count: int) -> list[Any]:
-        """The last items of the stack, in their order."""
+        """Pop the last items of the stack, in order."""
         return [self.stack.pop() for _ in range(count)][::-1]
 
     def marked(self) -> list[Any]:
-        """The items put on the stack since the last mark."""
+        """Pop the items since the last mark."""
         items, self.stack = self.stack, self.below.pop()
         return items
 
@@ -151,21 +153,21 @@ class _Machine:
 
     def called(self, name: Any, arguments: Any) -> Any:
         if not isinstance(name, Global) or not isinstance(arguments, tuple):
-            raise FormatError("damaged pickle (it calls what is not a name)")
+            raise FormatError("damaged pickle (it calls a value that is not a name)")
         return self.call(name, arguments)
 
     def extend(self, items: list[Any]) -> None:
         into = self.stack[-1]
         into = into.elements if isinstance(into, Object) else into
         if not isinstance(into, list):
-            raise FormatError("damaged pickle (it puts items into what is not a list)")
+            raise FormatError("damaged pickle (it adds items to a value that is not a list)")
         into.extend(items)
 
     def update(self, items: list[Any]) -> None:
         into = self.stack[-1]
         into = into.items if isinstance(into, Object) else into
         if not isinstance(into, dict):
-            raise FormatError("damaged pickle (it puts keys into what is not a dict)")
+            raise FormatError("damaged pickle (it adds keys to a value that is not a dict)")
         into.update(_paired(items))
 
     def build(self, state: Any) -> None:
@@ -183,7 +185,7 @@ _VALUES = (
     "INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT STRING BINSTRING SHORT_BINSTRING BINBYTES "
     "SHORT_BINBYTES BINBYTES8 BYTEARRAY8 UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8"
 )
-# What these leave on the stack; the argument is the instruction's own.
+# Instructions that push a result; ``argument`` is the instruction's own argument.
 _RESULTS: dict[str, Opcode] = {
     **dict.fromkeys(_VALUES.split(), lambda machine, argument: argument),
     **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), lambda machine, argument: machine.memo[int(argument)]),
@@ -237,19 +239,19 @@ def _paired(items: list[Any]) -> dict[Any, Any]:
 def _key(key: Any) -> Any:
     parts = key if isinstance(key, tuple) else (key,)
     if any(not isinstance(part, (*_PLAIN, Global)) for part in parts):
-        raise FormatError("the pickle has a dict whose keys are neither texts nor numbers")
+        raise FormatError("the pickle has a dict with keys that are neither text nor numbers")
     if any(isinstance(part, int) and abs(part) >= _LARGEST for part in parts):
         raise FormatError("the pickle has a dict with a key of more than 64 bits")
     return key
 
 
 class _PlainDtype:
-    """Stands for numpy.dtype: a kind and size as ``f8``, and the byte order that its state brings."""
+    """Substitute for numpy.dtype: kind and size such as ``f8``, and the byte order from its state."""
 
     def __init__(self, code: Any, *_flags: Any):
         self.dtype = np.dtype(code) if isinstance(code, str) and len(code) <= 4 else np.dtype(object)
         if self.dtype.kind not in "biuf":
-            raise FormatError(f"the pickle holds an array of {str(code)[:40]!r}, only arrays of numbers are read")
+            raise FormatError(f"the pickle holds an array of {str(code)[:40]!r}; only arrays of numbers are supported")
 
     def set_state(self, state: Any) -> None:
         if state[1] in ("<", ">"):
@@ -261,7 +263,7 @@ def _array(data: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
         raise FormatError("the pickle holds an array that is not of plain numbers")
     sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     if any(type(size) is not int or size < 0 for size in sizes) or order not in ("C", "F"):
-        raise FormatError("the pickle holds an array without a proper shape")
+        raise FormatError("the pickle holds an array with an invalid shape")
     if math.prod(sizes) * dtype.dtype.itemsize != len(data):
         raise FormatError(f"the pickle holds an array of shape {list(sizes)} but {len(data)} bytes for it")
     return np.frombuffer(bytes(data), dtype.dtype).reshape(sizes, order=order)  # type: ignore[call-overload]
@@ -303,4 +305,4 @@ def _allow_plain(name: Global) -> None:
 
 
 def _refuse_reference(_id: Any) -> Any:
-    raise FormatError("refused: the pickle points at objects outside of itself")
+    raise FormatError("refused: the pickle refers to objects outside itself")

@@ -1,5 +1,7 @@
-"""Settings of the whole process while a block runs, restored afterwards: the current folder, signals, the output of
-warnings and C libraries; and the cores that it may use."""
+"""Context managers for process-wide settings: current folder, signals, warnings, output of C libraries.
+
+Settings are restored at the end of the block. ``cores`` returns the number of usable CPU cores.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,17 @@ if TYPE_CHECKING:
 INTERRUPTED, TERMINATED = 130, 143
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 _muted = threading.Lock()
-views_are_given = True  # of the values of large mapped files; see ``no_views``
+views_are_given = True  # whether users get views of large mapped files; see ``no_views``
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came."""
+    """Exception raised by SIGTERM."""
 
 
 @contextmanager
 def working_in(folder: Path | str) -> Iterator[None]:
-    """Makes ``folder`` the current one within the block (``contextlib.chdir`` of Python 3.11)."""
-    from pathlib import Path  # ``sgsdump --help`` does without it
+    """Make ``folder`` the current folder within the block (``contextlib.chdir`` needs Python 3.11)."""
+    from pathlib import Path  # keeps ``sgsdump --help`` fast
 
     before = Path.cwd()
     os.chdir(folder)
@@ -39,10 +41,10 @@ def working_in(folder: Path | str) -> Iterator[None]:
 
 @contextmanager
 def ending_on_sigterm(arrived: list[type[KeyboardInterrupt]] | None = None) -> Iterator[None]:
-    """SIGTERM ends a command as Ctrl-C does: it raises Terminated, and blocks are left, so nothing half-written stays.
+    """Make SIGTERM raise Terminated within the block, as Ctrl-C raises KeyboardInterrupt.
 
-    ``arrived`` gets Terminated then. Does nothing outside the main thread, where no signal can be received, and where
-    the caller has its own handler.
+    Blocks are left normally; no half-written file remains. Terminated is also appended to ``arrived``. Nothing happens
+    outside the main thread, where no signal can be received, or if the caller has its own handler.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -55,7 +57,7 @@ def ending_on_sigterm(arrived: list[type[KeyboardInterrupt]] | None = None) -> I
     def end(*_: object) -> None:
         if arrived is not None:
             arrived.append(Terminated)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the second one would stop the tidying up
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second SIGTERM would interrupt the cleanup
         raise Terminated
 
     signal.signal(signal.SIGTERM, end)
@@ -67,10 +69,10 @@ def ending_on_sigterm(arrived: list[type[KeyboardInterrupt]] | None = None) -> I
 
 @contextmanager
 def stopping_for_certain() -> Iterator[None]:
-    """A command that was told to stop ends by KeyboardInterrupt or Terminated, whatever became of these on the way: one
-    that is raised while a compiled module is being imported comes out of it as ImportError or SystemError.
+    """Ensure that a stopped command ends with KeyboardInterrupt or Terminated.
 
-    Does nothing outside the main thread. Handlers that the caller has of its own stay.
+    An interrupt raised while a compiled module is imported becomes an ImportError or SystemError; this block converts
+    such an error back. Nothing happens outside the main thread. The caller's own handlers stay.
     """
     arrived: list[type[KeyboardInterrupt]] = []
     if threading.current_thread() is not threading.main_thread():
@@ -99,8 +101,10 @@ def stopping_for_certain() -> Iterator[None]:
 
 @contextmanager
 def no_views() -> Iterator[None]:
-    """Within the block no tensor gives a view of a mapped file, however large it is (``mapped.copied``): a command must
-    not end by a signal because another program truncates the file."""
+    """Replace views of mapped files by copies within the block (``mapped.copied``), whatever their size.
+
+    A command must not end by a signal because another program truncates the file.
+    """
     global views_are_given
     before, views_are_given = views_are_given, False
     try:
@@ -111,8 +115,10 @@ def no_views() -> Iterator[None]:
 
 @contextmanager
 def one_line_warnings(program: str) -> Iterator[None]:
-    """Python's warnings in the block are one line each on standard error; those for developers (of numpy's arithmetic,
-    of Pillow's decoders, of what will be removed) are not shown."""
+    """Print each Python warning within the block as one line on standard error.
+
+    Warnings for developers (numpy arithmetic, Pillow decoders, deprecations) are hidden.
+    """
 
     def text(
         message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
@@ -132,14 +138,14 @@ def one_line_warnings(program: str) -> Iterator[None]:
 
 @contextmanager
 def no_native_messages(descriptor: int = STANDARD_ERROR) -> Iterator[None]:
-    """Hides what a C library writes to the file descriptor in the block.
+    """Hide output of C libraries to the file descriptor within the block.
 
-    For blocks that only call the library: what another thread writes in the meantime is lost too.
+    Use this only around calls of the library: output of other threads is lost too.
     """
     with _muted:
         try:
             kept = os.dup(descriptor)
-        except OSError:  # it is closed
+        except OSError:  # the descriptor is closed
             yield
             return
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -155,8 +161,7 @@ def no_native_messages(descriptor: int = STANDARD_ERROR) -> Iterator[None]:
 
 
 def _flush_c() -> None:
-    """Write out what C's printf holds back: into a pipe it would come out after the block. Python has its own buffers,
-    which this leaves alone."""
+    """Flush the buffers of C's printf, whose text would reach a pipe after the block; Python's buffers are separate."""
     import ctypes
 
     if os.name == "posix":
@@ -164,6 +169,6 @@ def _flush_c() -> None:
 
 
 def cores() -> int:
-    """The cores this process may use; more threads than eight only wait for memory."""
+    """Return the number of cores that this process may use, at most eight: more threads only wait for memory."""
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(8, available)

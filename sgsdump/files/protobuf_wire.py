@@ -1,13 +1,13 @@
-"""Protobuf's wire format, for messages that are walked without being parsed: bytes of anyone's, any number of them.
+"""Walker over protobuf's wire format for untrusted messages, without parsing them.
 
 ::
 
     message := field*
-    field   := varint (number << 3 | wire type), then by the type 0: a varint, 1: 8 bytes, 5: 4 bytes,
-               2: a varint and as many bytes
+    field   := varint (number << 3 | wire type), then depending on the type 0: a varint, 1: 8 bytes, 5: 4 bytes,
+               2: a varint length and that many bytes
 
-Nothing is copied, and each step moves forward by a byte at least and never past the end. The groups of old (wire types
-3 and 4) are refused. Source: https://protobuf.dev/programming-guides/encoding.
+Nothing is copied. Each step moves forward by at least one byte and never past the end. The deprecated groups (wire
+types 3 and 4) are refused. Source: https://protobuf.dev/programming-guides/encoding.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class WireError(ValueError):
 
 
 class Field(NamedTuple):
-    """A field: ``data[start:end]`` with its key, ``data[value:end]`` without (for BYTES also without its length)."""
+    """A field: ``data[start:end]`` includes the key, ``data[value:end]`` excludes the key and the length of BYTES."""
 
     number: int
     wire_type: int
@@ -36,9 +36,9 @@ class Field(NamedTuple):
 
 
 def fields(data: Buffer, start: int = 0, end: int | None = None, cut: bool = False) -> Iterator[Field]:
-    """The fields of the message ``data[start:end]``, one level of it. Raises WireError.
+    """Yield the top-level fields of the message ``data[start:end]``. Raises WireError.
 
-    cut  the message goes on after ``end``: its last field ends there, and a number cut in two ends the walk.
+    cut  the message continues after ``end``: its last field ends there, and a truncated number ends the walk
     """
     end = len(data) if end is None else end
     while start < end:
@@ -47,7 +47,7 @@ def fields(data: Buffer, start: int = 0, end: int | None = None, cut: bool = Fal
             if key > 127:
                 key, value = read_varint(data, start, end)
             number, wire_type = key >> 3, key & 7
-            if wire_type == BYTES and value < end and data[value] < 128:  # most are short
+            if wire_type == BYTES and value < end and data[value] < 128:  # fast path: most lengths are short
                 size, value = data[value], value + 1
             elif wire_type == BYTES:
                 size, value = read_varint(data, value, end)
@@ -66,15 +66,17 @@ def fields(data: Buffer, start: int = 0, end: int | None = None, cut: bool = Fal
         after = value + size
         if after > end:
             if not cut:
-                raise WireError(f"the field at byte {start} ends beyond what holds it")
+                raise WireError(f"the field at byte {start} ends beyond its message")
             after = end
         yield Field(number, wire_type, start, value, after)
         start = after
 
 
 def read_varint(data: Buffer, start: int, end: int) -> tuple[int, int]:
-    """The number at ``start``, in groups of seven bits, the lowest first, and where it ends. Raises WireError when it
-    does not end before ``end``, or takes more than ten bytes."""
+    """Return the number at ``start`` and its end; groups of seven bits, lowest first.
+
+    Raises WireError if the number does not end before ``end``, or takes more than ten bytes.
+    """
     number = 0
     for offset in range(start, min(end, start + LONGEST_VARINT)):
         byte = data[offset]
@@ -85,11 +87,11 @@ def read_varint(data: Buffer, start: int, end: int) -> tuple[int, int]:
 
 
 class _CutOff(WireError):
-    """A number that does not end."""
+    """A truncated number."""
 
 
 def varint(number: int) -> bytes:
-    """A number from 0 up, as ``read_varint`` reads it."""
+    """Encode a number >= 0 for ``read_varint``."""
     groups = bytearray()
     while number > 127:
         groups.append(number & 127 | 128)

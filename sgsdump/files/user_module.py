@@ -1,5 +1,4 @@
-"""Importing a user's own Python file or a function of it, and turning whatever it raises into one line that names the
-file and line."""
+"""Import of a user's Python file or function, with its errors reported in one line with file and line number."""
 
 from __future__ import annotations
 
@@ -21,9 +20,10 @@ _numbers = itertools.count(1)
 
 
 def import_file(file: Path, what: str) -> ModuleType:
-    """Import the file under a name of its own; its folder is importable only meanwhile. ``what`` it is, for messages.
+    """Import the file under a unique name; its folder is importable only during the import.
 
-    Raises InputError for one that fails; MissingExtra when it wants cv2 and that is not installed.
+    ``what`` describes the file in messages. Raises InputError if the import fails, MissingExtra if cv2 is not
+    installed.
     """
     name = f"sgsdump_{what}_{next(_numbers)}_{file.stem}"
     spec = importlib.util.spec_from_loader(name, importlib.machinery.SourceFileLoader(name, str(file)))
@@ -31,7 +31,7 @@ def import_file(file: Path, what: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     folder = str(file.resolve().parent)
     wrote_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    sys.modules[name] = module  # dataclasses and pickling inside the file look it up
+    sys.modules[name] = module  # dataclasses and pickle inside the file look the module up
     sys.path.insert(0, folder)
     try:
         with blaming(file, what):
@@ -46,9 +46,10 @@ def import_file(file: Path, what: str) -> ModuleType:
 
 
 def import_function(text: str, option: str, what: str, parameters: str) -> tuple[Path, str, Callable[..., Any]]:
-    """The file, the name and the function that ``FILE.py:function`` names; ``option`` and ``what`` it is, for messages.
+    """Import ``FILE.py:function`` and return the file, the function's name and the function.
 
-    Raises InputError for a file or function that is not there, or a file that fails.
+    ``option`` and ``what`` describe the function in messages. Raises InputError if the file or function does not exist,
+    or if the file fails.
     """
     path, colon, name = text.rpartition(":")
     file = Path(path)
@@ -64,7 +65,7 @@ def import_function(text: str, option: str, what: str, parameters: str) -> tuple
 
 @contextmanager
 def blaming(file: Path, what: str, on: str = "") -> Iterator[None]:
-    """Turn whatever the user's code raises into InputError with its file, line number and exception."""
+    """Convert any exception of the user's code to InputError with file, line number and exception."""
     try:
         yield
     except (Exception, SystemExit) as error:
@@ -80,7 +81,7 @@ def blaming(file: Path, what: str, on: str = "") -> Iterator[None]:
 
 
 def _line(error: BaseException, file: Path) -> int | None:
-    """The innermost line of the user's file in the traceback."""
+    """Return the innermost line of the user's file in the traceback."""
     if isinstance(error, SyntaxError) and error.filename == str(file):
         return error.lineno
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]

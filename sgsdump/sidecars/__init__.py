@@ -1,4 +1,4 @@
-"""The side files: name -> the function that reads it."""
+"""Side files of dumps: a registry of names and reader functions."""
 
 from sgsdump.registry import Registry
 

@@ -1,14 +1,16 @@
-"""DebugConfig.txt: the tensors that simulators dump, and where; read from the current folder, absent means no dump.
+"""DebugConfig.txt: selects the tensors that simulators dump, and the folder to write to.
 
-The SDK's grammar: one option per line, a line is an option when it *begins* with the word (case-sensitive, no
-blanks before it), so ``dumpTensor #note`` counts; every other line is silently ignored. ``path=`` takes the rest of
-the line verbatim, at most 121 characters, and the folder must exist; empty or absent means ``$HOME``; the last one
-wins. What the SDK silently misreads is an error here: a word in the wrong case, after blanks, unknown or
-misspelt; two options on a line; blanks or a carriage return in the path; ``path = x``. Blank lines and comments
-(``#``, ``//``, ``;``) are free.
+The file is read from the current folder; without it nothing is dumped. The SDK's grammar has one option per line. A
+line is an option if it *begins* with the word (case-sensitive, no leading blanks), so ``dumpTensor #note`` counts.
+Every other line is silently ignored. ``path=`` takes the rest of the line verbatim, at most 121 characters, and the
+folder must exist. An empty or missing path means ``$HOME``. The last path wins.
 
-Anything may follow a word, as in the SDK (``dumpTensorXYZ``, ``dumpTensor=1``), except what says the opposite of what
-the SDK would do (``dumpTensor=0``, ``dumpTensor off``).
+Errors that the SDK silently accepts are reported here: a word in the wrong case, after blanks, unknown or misspelt; two
+options on a line; blanks or a carriage return in the path; ``path = x``. Blank lines and comments (``#``, ``//``,
+``;``) are allowed.
+
+As in the SDK, any text may follow a word (``dumpTensorXYZ``, ``dumpTensor=1``). Text that says the opposite of the
+SDK's behaviour (``dumpTensor=0``, ``dumpTensor off``) is an error.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ _PATH_LIKE = re.compile(r"path\s*([=:]|$)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class DebugConfig:
-    """The options that are on, ``path`` as the existing folder to write to, and the words that have no effect here."""
+    """Options that are on, the existing output folder ``path``, and ``ignored``: words without effect in sgsdump."""
 
     dump_tensor: bool = False
     eliminate_garbage: bool = False
@@ -58,11 +60,11 @@ class DebugConfig:
 
 
 def read(folder: Path | str = ".", dumps_fixed: bool = True) -> DebugConfig | None:
-    """The DebugConfig.txt of ``folder``, None when there is none. A relative ``path=`` is relative to ``folder``.
+    """Read the DebugConfig.txt of ``folder``; return None if there is none.
 
-    Raises ConfigError, with file and line, for everything the SDK would silently misread; where a fixed model is to be
-    dumped also for ``dequantFixed`` without ``eliminateGarbage``, neither of which touches a float model. The folder of
-    ``path=`` has to exist only when ``dumpTensor`` is on.
+    A relative ``path=`` is relative to ``folder``, and has to exist only if ``dumpTensor`` is on. Raises ConfigError,
+    with file and line, for every error that the SDK silently accepts. If a fixed model is dumped, ``dequantFixed``
+    without ``eliminateGarbage`` is an error too; neither affects a float model.
     """
     file = Path(folder) / FILE_NAME
     if not file.exists():
@@ -70,7 +72,7 @@ def read(folder: Path | str = ".", dumps_fixed: bool = True) -> DebugConfig | No
     data = read_bytes(file, 1 << 20)
     if data.startswith(b"\xef\xbb\xbf"):
         raise ConfigError(
-            f"{file}:1: the file begins with a byte-order mark, which hides its first word; save it as "
+            f"{file}:1: the file begins with a byte-order mark, which hides the first word; save the file as "
             f"UTF-8 without BOM"
         )
     words: list[str] = []
@@ -85,15 +87,15 @@ def read(folder: Path | str = ".", dumps_fixed: bool = True) -> DebugConfig | No
     _check_path(path, where)
     if dumps_fixed and flags["dump_tensor"] and flags["dequant_fixed"] and not flags["eliminate_garbage"]:
         raise ConfigError(
-            f"{file}: dequantFixed without eliminateGarbage: the SDK then dequantises the padded buffer and loses the "
-            f"tail of every tensor; add the line eliminateGarbage, or take dequantFixed out"
+            f"{file}: dequantFixed without eliminateGarbage: the SDK would dequantise the padded buffer and lose the "
+            f"end of every tensor; add the line eliminateGarbage, or remove dequantFixed"
         )
     target = _folder(path, Path(folder), where, flags["dump_tensor"])
     return DebugConfig(**flags, path=target, ignored=tuple(word for word in NEWER if word in words))
 
 
 def dump_path(config: DebugConfig, name: str = DUMP_NAME) -> Path:
-    """The file to write; with ``dumpdonotrecovery`` the first of ``x.bin``, ``x_1.bin``, ``x_2.bin`` … that is free."""
+    """Return the file to write; with ``dumpdonotrecovery`` the first free one of ``x.bin``, ``x_1.bin`` …"""
     path = config.path / name
     number = 0
     while config.do_not_recover and path.exists():
@@ -103,7 +105,7 @@ def dump_path(config: DebugConfig, name: str = DUMP_NAME) -> Path:
 
 
 def _word(line: str, where: str) -> str:
-    """The option a line begins with. Raises ConfigError for a line of no option, or of more than one."""
+    """Return the option that a line begins with; raise ConfigError for a line without or with several options."""
     for word in (*FLAGS, *NEWER):
         if line.startswith(word):
             _check_rest(word, line[len(word) :], where)
@@ -124,7 +126,7 @@ def _check_rest(word: str, rest: str, where: str) -> None:
     value = _TRAILING_COMMENT.sub("", rest)
     if word in FLAGS and _OPPOSITE.match(value):
         raise ConfigError(
-            f"{where}: {quoted(word + value)}: the SDK takes this as {word} on; to turn it off write #{word}"
+            f"{where}: {quoted(word + value)}: the SDK reads this as {word} on; to turn it off write #{word}"
         )
     second = [other for other in WORDS if other in value]
     if second and word in FLAGS:
@@ -136,12 +138,12 @@ def _check_rest(word: str, rest: str, where: str) -> None:
 def _check_path(path: str, where: str) -> None:
     if path.endswith("\r"):
         raise ConfigError(
-            f"{where}: the path= line ends with a carriage return (Windows line ends), which the SDK takes "
+            f"{where}: the path= line ends with a carriage return (Windows line ends), which the SDK reads "
             f"as part of the path; save the file with Unix line ends"
         )
     if path != path.strip():
         raise ConfigError(
-            f"{where}: blanks around the path {quoted(path)}: the SDK takes them as part of it; remove them"
+            f"{where}: blanks around the path {quoted(path)}: the SDK reads them as part of the path; remove them"
         )
     length = len(os.fsencode(path))
     if length > PATH_LIMIT:
@@ -156,6 +158,6 @@ def _folder(path: str, folder: Path, where: str, needed: bool) -> Path:
     if not needed or target.is_dir():
         return target
     if not path:
-        raise ConfigError(f"{where}: path= is empty, so $HOME is meant, but there is no folder {quoted(home)}")
+        raise ConfigError(f"{where}: path= is empty and means $HOME, but there is no folder {quoted(home)}")
     note = " (~, $ and quotes are taken literally)" if re.search(r"[~$'\"]", path) else ""
     raise ConfigError(f"{where}: there is no folder {quoted(path)}{note}; make it first, or correct path=")

@@ -1,4 +1,4 @@
-"""The operators of a graph as text, ``ge_proto_*.txt``, which ``DUMP_GE_GRAPH`` leaves on Ascend devices.
+"""``ge_proto_*.txt``: operators of a graph as text, written by Ascend devices with ``DUMP_GE_GRAPH``.
 
 ::
 
@@ -7,7 +7,7 @@
       op {
         name: "Add_1"
         type: "Add"
-        input: "Add1_in_0:0"            operator and number of its output; "" where there is none, "NAME:-1" control
+        input: "Add1_in_0:0"            operator and output number; "" for none, "NAME:-1" for control
         attr {
           key: "OUTPUT_IS_VAR"
           value { list { b: false } }
@@ -15,9 +15,9 @@
       }
     }
 
-Protobuf's text form, which its library takes apart into words; without a schema, so an attribute of any kind is kept.
-Fields of other names are read and left out, graphs inside others too. The graph's fields may stand alone, without
-``graph { }`` around them.
+The format is protobuf text. Protobuf's tokenizer splits it without a schema, so attributes of any kind are kept. Fields
+with other names are skipped, and so are nested graphs. The fields of the graph may also occur without the enclosing
+``graph { }``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Message = dict[str, list[Any]]
 
 @dataclass(frozen=True)
 class GraphOperator:
-    """An operator: its inputs as the file names them, ``Add1_in_0:0``, without empty ones."""
+    """An operator; inputs are named as in the file, such as ``Add1_in_0:0``, without empty ones."""
 
     name: str
     op_type: str
@@ -54,29 +54,31 @@ class Graph:
 
 
 def read(path: Path) -> list[Graph]:
-    """The graphs of a file, in its order. Raises ConfigError when it cannot be read, FormatError when it is damaged or
-    holds no graph."""
+    """Return the graphs of a file in file order.
+
+    Raises ConfigError if the file cannot be read, and FormatError if it is damaged or holds no graph.
+    """
     from google.protobuf.text_format import ParseError, Tokenizer
 
     text = decode(read_bytes(path, MOST_BYTES), path)
     escaped = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")  # names in another encoding
-    if _MANY_BACKSLASHES in escaped:  # protobuf takes the square of their number to read them
+    if _MANY_BACKSLASHES in escaped:  # protobuf needs quadratic time to read them
         raise FormatError(f"{path} is damaged: it has {len(_MANY_BACKSLASHES)} backslashes in a row")
     tokens = Tokenizer(escaped.split("\n"))
     try:
         document = _message(tokens, "", 0)
     except ParseError as error:
-        reason = str(error).rpartition("': ")[2]  # what stands before is the line
+        reason = str(error).rpartition("': ")[2]  # the text before it quotes the line
         raise FormatError(f"{path} is damaged at line {error.GetLine()}: {reason}") from None
     messages = [graph for graph in document.get("graph", []) if isinstance(graph, dict)] or [document]
     graphs = [_graph(graph) for graph in messages if any(isinstance(op, dict) for op in graph.get("op", []))]
     if not graphs:
-        raise FormatError(f"{path} holds no graph: no 'op {{' with a name in it")
+        raise FormatError(f"{path} holds no graph: no 'op {{' with a name")
     return graphs
 
 
 def render(graph: str, operators: Iterable[GraphOperator]) -> str:
-    """The text of one graph; attributes are texts, numbers, or lists of one kind of these."""
+    """Return the text of one graph; attributes are texts, numbers, or lists of one kind."""
     lines = ["graph {", f"  name: {_quoted(graph)}"]
     for operator in operators:
         lines += ["  op {", f"    name: {_quoted(operator.name)}", f"    type: {_quoted(operator.op_type)}"]
@@ -104,7 +106,7 @@ def _text(message: Message, field: str) -> str:
 
 
 def _attribute(message: Message) -> Attribute:
-    """The value of ``value { i: 3 }``; of a list all that are in it, without the word for their kind."""
+    """Return the value of ``value { i: 3 }``; for a list all items, without the name of their kind."""
     value = next((item for item in message.get("value", []) if isinstance(item, dict)), {})
     inner = next((item for item in value.get("list", []) if isinstance(item, dict)), None)
     if inner is not None:
@@ -113,7 +115,7 @@ def _attribute(message: Message) -> Attribute:
 
 
 def _plain(value: Any) -> Any:
-    """A message within an attribute (a tensor, a graph) as text: its fields, without the messages in it."""
+    """Format a message within an attribute (a tensor, a graph) as text: its fields, without nested messages."""
     if not isinstance(value, dict):
         return value
     first = {field: values[0] for field, values in value.items() if values}
@@ -121,9 +123,9 @@ def _plain(value: Any) -> Any:
 
 
 def _message(tokens: Any, end: str, depth: int) -> Message:
-    """The fields up to ``end``, "" for the end of the file."""
+    """Parse the fields up to ``end``; "" is the end of the file."""
     if depth > MOST_DEPTH:
-        raise tokens.ParseError(f"messages lie more than {MOST_DEPTH} deep")
+        raise tokens.ParseError(f"messages are nested more than {MOST_DEPTH} deep")
     fields: Message = {}
     while not tokens.TryConsume(end):
         if not (tokens.TryConsume(";") or tokens.TryConsume(",")):
@@ -132,7 +134,7 @@ def _message(tokens: Any, end: str, depth: int) -> Message:
 
 
 def _name(tokens: Any) -> str:
-    """A field's name, or an extension's: ``[package.name]``."""
+    """Parse the name of a field, or of an extension: ``[package.name]``."""
     parts = [_word(tokens, "a field's name", "[")]
     while parts[0] == "[" and parts[-1] != "]":
         parts.append(_word(tokens, "an extension's name", "./]"))
@@ -140,7 +142,7 @@ def _name(tokens: Any) -> str:
 
 
 def _word(tokens: Any, expected: str, signs: str) -> str:
-    """The next token, a word or one of the signs."""
+    """Consume the next token, which must be a word or one of the signs."""
     token: str = tokens.token
     if not token or not (token in signs or (token.isascii() and token[0].isidentifier())):
         raise tokens.ParseError(f"{token[:40]!r} where {expected} should be" if token else "it ends too early")
@@ -149,7 +151,7 @@ def _word(tokens: Any, expected: str, signs: str) -> str:
 
 
 def _values(tokens: Any, depth: int) -> list[Any]:
-    """The values after a field's name: one, or several in brackets."""
+    """Parse the values after a field's name: one, or several in brackets."""
     tokens.TryConsume(":")
     if not tokens.TryConsume("["):
         return [_value(tokens, depth)]

@@ -1,8 +1,8 @@
-"""The SDK's INI dialect: ``[SECTION]``, ``key = value;``.
+"""Parser for the SDK's INI dialect: ``[SECTION]``, ``key = value;``.
 
-Several values, one for each input, are separated by commas. A value ends at the first ``;`` outside quotes (the rest is
-a comment), quotes are dropped, lines that begin with ``;`` or ``#`` are comments, and a list may run on over indented
-lines until its ``;``. Keys are matched in lower case. Everything else raises ConfigError that names file, line and key.
+Several values, one per input, are separated by commas. A value ends at the first ``;`` outside quotes; the remainder is
+a comment. Quotes are dropped. Lines that begin with ``;`` or ``#`` are comments. A list may continue over indented
+lines until its ``;``. Keys are matched in lower case. Any other text raises ConfigError with file, line and key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sgsdump.files.escaping import quoted
 
 @dataclass(frozen=True)
 class Value:
-    """One key of the file: its text without quotes and comment, and ``file:line: key`` for messages."""
+    """Value of a key, without quotes and comment, and ``file:line: key`` for messages."""
 
     text: str
     where: str
@@ -36,16 +36,16 @@ _PIECE = re.compile(r"""'[^']*'|"[^"]*"|[^;'"]+|['"]""")
 
 
 class _Parts(NamedTuple):
-    """A value that may run on over further lines."""
+    """A value that may continue on further lines."""
 
     texts: list[str]
     where: str
 
 
 def read_sections(path: Path, keys: Mapping[str, Sequence[str]]) -> dict[str, Section]:
-    """The file's sections; ``keys`` names them and the keys that each may have.
+    """Return the sections of a file; ``keys`` lists the allowed sections and their keys.
 
-    Raises ConfigError with file and line for unknown or repeated sections and keys, and lines that are neither.
+    Raises ConfigError with file and line for unknown or repeated sections and keys, and for any other text.
     """
     text = decode(read_bytes(path, 1 << 20).removeprefix(b"\xef\xbb\xbf"), path)
     sections: dict[str, dict[str, _Parts]] = {}
@@ -63,7 +63,7 @@ def read_sections(path: Path, keys: Mapping[str, Sequence[str]]) -> dict[str, Se
             current = sections[section] = {}
             running_on = False
         elif current is None:
-            raise ConfigError(f"{where}: {quoted(bare)} stands before any section; begin with [{next(iter(keys))}]")
+            raise ConfigError(f"{where}: {quoted(bare)} is not in a section; begin with [{next(iter(keys))}]")
         elif running_on and line[0] in " \t" and "=" not in bare:
             more, running_on = _value(bare)
             current[key].texts.append(more)
@@ -72,7 +72,7 @@ def read_sections(path: Path, keys: Mapping[str, Sequence[str]]) -> dict[str, Se
             if key not in keys[section]:
                 raise ConfigError(f"{where}: unknown key {quoted(key)} in [{section}]{hint(key, list(keys[section]))}")
             if key in current:
-                raise ConfigError(f"{where}: the key {key} stands in [{section}] twice")
+                raise ConfigError(f"{where}: the key {key} occurs twice in [{section}]")
             current[key] = _Parts([value], f"{where}: {key}")
     return {
         name: {key: Value("".join(parts.texts), parts.where) for key, parts in values.items()}
@@ -84,7 +84,7 @@ def _new_section(name: str, sections: Container[str], keys: Mapping[str, Sequenc
     if name not in keys:
         raise ConfigError(f"{where}: unknown section [{name[:80]}]{hint(name, keys)}")
     if name in sections:
-        raise ConfigError(f"{where}: the section [{name}] stands in the file twice")
+        raise ConfigError(f"{where}: the section [{name}] occurs twice")
     return name
 
 
@@ -96,15 +96,15 @@ def _pair(bare: str, where: str) -> tuple[str, str, bool]:
 
 
 def _value(text: str) -> tuple[str, bool]:
-    """The value without quotes and comment, and whether the next line may run on."""
+    """Return the value without quotes and comment, and whether the next line may continue it."""
     end = 0
-    while piece := _PIECE.match(text, end):  # one pattern for all of them takes a hundred bytes for each quote
+    while piece := _PIECE.match(text, end):  # a single pattern for all pieces takes a hundred bytes per quote
         end = piece.end()
     return re.sub(r"['\"]", "", text[:end]).strip(), end == len(text)
 
 
 def names_of(value: Value) -> list[str]:
-    """Names, each once; a comma may end the list."""
+    """Return distinct names; a trailing comma is allowed."""
     names = value.items()
     if names and not names[-1]:
         names.pop()
@@ -112,12 +112,12 @@ def names_of(value: Value) -> list[str]:
         raise ConfigError(f"{value.where}: a name is empty in {quoted(value.text)}")
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
-        raise ConfigError(f"{value.where}: {twice[0]!r} stands in the list twice")
+        raise ConfigError(f"{value.where}: {twice[0]!r} occurs twice in the list")
     return names
 
 
 def words_of(section: Section, key: str, choices: tuple[str, ...], count: int, kind: str = "input") -> list[str]:
-    """One of ``choices`` for each input or output; [] when the key is absent."""
+    """Return one of ``choices`` per input or output, or [] if the key is absent."""
     if key not in section:
         return []
     value = section[key]
@@ -129,14 +129,14 @@ def words_of(section: Section, key: str, choices: tuple[str, ...], count: int, k
 
 
 def choice_of(value: Value, item: str, choices: tuple[str, ...]) -> str:
-    """``item`` if it is one of ``choices``."""
+    """Return ``item`` if it is one of ``choices``; raise ConfigError otherwise."""
     if item not in choices:
         raise ConfigError(f"{value.where}: unknown value {quoted(item)}; choose one of: {', '.join(choices)}")
     return item
 
 
 def triples_of(value: Value | None, is_picture: list[bool], default: tuple[float, ...]) -> list[tuple[float, ...]]:
-    """(r, g, b) for each input, () for RAWDATA. The file gives one for all, one per input or one per picture."""
+    """Return (r, g, b) per input, () for RAWDATA; the file gives one for all, one per input or one per image."""
     if value is None:
         return [default if picture else () for picture in is_picture]
     items = value.items()
@@ -174,7 +174,7 @@ def _triple(value: Value, item: str) -> tuple[float, ...]:
 
 
 def whole_numbers_of(value: Value | None, default: list[int]) -> list[int]:
-    """A number above 0 for each input, or one for all; ``default`` when the key is absent."""
+    """Return a positive integer per input; the file gives one per input or one for all, the default if absent."""
     if value is None:
         return default
     items = value.items()
@@ -182,10 +182,12 @@ def whole_numbers_of(value: Value | None, default: list[int]) -> list[int]:
     _check_count(value, items, len(default))
     for item in items:
         if not re.fullmatch(r"[1-9]\d{0,8}", item):
-            raise ConfigError(f"{value.where}: {quoted(item)} is not a whole number above 0")
+            raise ConfigError(f"{value.where}: {quoted(item)} is not a positive integer")
     return [int(item) for item in items]
 
 
 def _check_count(value: Value, items: Sequence[str], count: int, kind: str = "input") -> None:
     if len(items) != count:
-        raise ConfigError(f"{value.where} has {len(items)} values for {count} {kind}s; give one for each, by commas")
+        raise ConfigError(
+            f"{value.where} has {len(items)} values for {count} {kind}s; separate one per {kind} by commas"
+        )

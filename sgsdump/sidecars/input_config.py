@@ -1,14 +1,14 @@
-"""input_config.ini: what the model's inputs and outputs are, how pictures are normalised, which convolutions are INT16.
+"""input_config.ini: inputs and outputs of a model, image normalisation, and convolutions raised to INT16.
 
 ``[INPUT_CONFIG]``   inputs, training_input_formats, input_formats, quantizations, mean_red/mean_green/mean_blue or
                      mean=r:g:b, std_value (one number or r:g:b), input_width_alignment, input_height_alignment,
                      input_layouts
-``[OUTPUT_CONFIG]``  outputs, dequantizations, output_layouts (the section may be absent)
-``[CONV_CONFIG]``    input_format, tensor_arrays (the section may be absent)
+``[OUTPUT_CONFIG]``  outputs, dequantizations, output_layouts (optional section)
+``[CONV_CONFIG]``    input_format, tensor_arrays (optional section)
 
-Values usually end in ``;`` (what follows is a comment) and may stand in quotes; several are separated by commas, one
-for each input or output. mean and std_value may also be one for all pictures, or one for each picture input.
-A list may run on over indented lines. Normalisation is (x - mean) / std, x in 0..255.
+Values usually end in ``;``, followed by an optional comment, and may be quoted. Several values are separated by commas,
+one per input or output. mean and std_value may also be one for all images, or one per image input. A list may continue
+over indented lines. Normalisation is (x - mean) / std with x in 0..255.
 """
 
 from __future__ import annotations
@@ -50,8 +50,11 @@ COLOURS = ("mean_red", "mean_green", "mean_blue")
 
 @dataclass(frozen=True)
 class ModelInput:
-    """One input of the model. ``mean`` and ``std`` are (red, green, blue), whatever order the picture is fed in;
-    three equal numbers for GRAY unless the file gives three; () for RAWDATA, which is not normalised."""
+    """One input of the model.
+
+    ``mean`` and ``std`` are (red, green, blue) whatever the channel order of the fed image. They are three equal
+    numbers for GRAY unless the file gives three, and () for RAWDATA, which is not normalised.
+    """
 
     name: str
     training_format: str
@@ -77,11 +80,15 @@ class ModelOutput:
 
 @dataclass(frozen=True)
 class InputConfig:
-    """The whole file. ``conv_format`` is input_format of [CONV_CONFIG], None when absent; ``tensor_arrays`` the names
-    of the first inputs of the convolutions to raise to INT16, ``by_level`` those of them that a calibration level
-    raised and no file names, ``by_quant_file`` those that a quant file raised; ``one_for_all`` the keys of means and
-    std that do not have a value for each of several pictures; ``means_by_colour`` False where pictures have none of
-    mean_red, mean_green and mean_blue."""
+    """Content of an input_config.ini.
+
+    conv_format      input_format of [CONV_CONFIG]; None if absent
+    tensor_arrays    first inputs of the convolutions to raise to INT16
+    by_level         those of tensor_arrays that a calibration level raised and no file names
+    by_quant_file    those of tensor_arrays that a quant file raised
+    one_for_all      keys of means and std with one value for several images
+    means_by_colour  False if there are image inputs, but no mean_red, mean_green and mean_blue
+    """
 
     inputs: tuple[ModelInput, ...]
     outputs: tuple[ModelOutput, ...] = ()
@@ -94,11 +101,14 @@ class InputConfig:
 
 
 def read(path: Path | str) -> InputConfig:
-    """Raises ConfigError, naming file, line and key, for anything that does not fit the format described above."""
+    """Read an input_config.ini.
+
+    Raises ConfigError, with file, line and key, for anything that does not follow the module's format.
+    """
     path = Path(path)
     sections = read_sections(path, KEYS)
     if "INPUT_CONFIG" not in sections:
-        raise ConfigError(f"{path}: there is no section [INPUT_CONFIG]")
+        raise ConfigError(f"{path}: no section [INPUT_CONFIG]")
     conv = sections.get("CONV_CONFIG", {})
     conv_format = conv.get("input_format")
     arrays = conv.get("tensor_arrays")
@@ -123,7 +133,7 @@ def _pictures(section: Section) -> int:
 
 
 def output_section(outputs: Sequence[ModelOutput]) -> str:
-    """[OUTPUT_CONFIG] of an input_config.ini."""
+    """Return the [OUTPUT_CONFIG] section of an input_config.ini as text."""
     names = ",".join(output.name for output in outputs)
     words = ",".join("TRUE" if output.dequantised else "FALSE" for output in outputs)
     return f"[OUTPUT_CONFIG]\noutputs = {names};\ndequantizations = {words};\n"
@@ -134,7 +144,7 @@ def _inputs(section: Section, path: Path) -> tuple[ModelInput, ...]:
         raise ConfigError(f"{path}: [INPUT_CONFIG] has no key inputs")
     names = names_of(section["inputs"])
     if len(section["inputs"].text) > NAMES_LIMIT:
-        raise ConfigError(f"{section['inputs'].where}: the names take more than {NAMES_LIMIT} characters together")
+        raise ConfigError(f"{section['inputs'].where}: the names have more than {NAMES_LIMIT} characters in total")
     count = len(names)
     for key in ("training_input_formats", "input_formats"):
         if key not in section:
@@ -179,9 +189,9 @@ def _check_alpha(training: Value) -> None:
     for word in training.items():
         if word in ("RGBA", "BGRA"):
             raise ConfigError(
-                f"{training.where}: {word}: SDK 1.1.5 takes it, but its fixed model computes something else than the "
-                f"network; write {word[:3]}, and {word} in input_formats; where the network itself reads four "
-                f"channels, RAWDATA_S16_NHWC in both"
+                f"{training.where}: {word}: SDK 1.1.5 accepts it, but its fixed model gives wrong results; "
+                f"write {word[:3]} here and {word} in input_formats; if the model itself reads four "
+                f"channels, write RAWDATA_S16_NHWC in both"
             )
 
 
@@ -190,8 +200,8 @@ def _check_formats(where: str, name: str, trained: str, fed: str) -> None:
         raise ConfigError(f"{where}: input {name!r} is {fed} but trained as {trained}; RAWDATA needs the same in both")
     if {trained, fed} == {"RGB", "BGR"}:
         raise ConfigError(
-            f"{where}: input {name!r} is {fed} but trained as {trained}, at which SDK 1.1.5's simulator ends; it takes "
-            f"{fed}A, or {trained}"
+            f"{where}: input {name!r} is {fed} but trained as {trained}, which makes SDK 1.1.5's simulator exit; use "
+            f"{fed}A or {trained}"
         )
 
 
@@ -209,10 +219,10 @@ def _means(section: Section, is_picture: list[bool], path: Path) -> list[tuple[f
 
 
 def with_tensor_arrays(data: bytes, names: Sequence[str]) -> bytes:
-    """The file's bytes with ``tensor_arrays`` of [CONV_CONFIG] naming these tensors; the section and the key are added
-    where they are missing, and nothing is when there is no name to write.
+    """Return the file's bytes with ``tensor_arrays`` of [CONV_CONFIG] set to these tensors.
 
-    data  a file that ``input_config.read`` takes. Raises ConfigError for a name that the file's dialect cannot hold.
+    A missing section or key is added unless there is no name to write. ``data`` is a file that ``read`` accepts. Raises
+    ConfigError for a name that the dialect cannot represent.
     """
     for name in names:
         if re.search(r"""[,'"\n\r]""", name) or name != name.strip():
@@ -240,7 +250,7 @@ def with_tensor_arrays(data: bytes, names: Sequence[str]) -> bytes:
 
 
 def _section(lines: Sequence[bytes]) -> tuple[int, int]:
-    """Line numbers [start, stop) of [CONV_CONFIG], its header first; stop == start when there is none."""
+    """Return the line numbers [start, stop) of [CONV_CONFIG] with its header; start == stop if there is none."""
     heads = [i for i, line in enumerate(lines) if re.match(rb"(\xef\xbb\xbf)?\s*\[[^\]]*\]", line)]
     for position, index in enumerate(heads):
         if re.match(rb"(\xef\xbb\xbf)?\s*\[\s*CONV_CONFIG\s*\]", lines[index]):
@@ -249,7 +259,7 @@ def _section(lines: Sequence[bytes]) -> tuple[int, int]:
 
 
 def _last_line(lines: Sequence[bytes], index: int, stop: int) -> int:
-    """Where a list that runs on over indented lines ends."""
+    """Return the last line of a list that continues over indented lines."""
     while not _ended(lines[index]) and index + 1 < stop:
         follow = lines[index + 1]
         if not (follow[:1] in (b" ", b"\t") and follow.strip() and b"=" not in follow):
@@ -259,12 +269,12 @@ def _last_line(lines: Sequence[bytes], index: int, stop: int) -> int:
 
 
 def _ended(line: bytes) -> bool:
-    """Whether a ``;`` outside quotes ends the value on this line."""
+    """Return whether a ``;`` outside quotes ends the value on this line."""
     return b";" in re.sub(rb"'[^']*'|\"[^\"]*\"", b"", line)
 
 
 def _rest_of_line(line: bytes) -> bytes:
-    """What follows the value: a comment after its ``;``, and the line's end."""
+    """Return the text after the value: a comment after its ``;``, and the line end."""
     match = re.match(rb"(?:'[^']*'|\"[^\"]*\"|[^;])*;", line)
     ending = re.search(rb"[\r\n]*$", line)
     return line[match.end() :] if match else ending[0] if ending else b""

@@ -1,4 +1,4 @@
-"""parse_net text, as the SDK's ``bin/parse_net fixed.sim`` prints it: one line for every tensor of the fixed model.
+"""parse_net text: the output of the SDK's ``bin/parse_net fixed.sim``, one line per tensor of the fixed model.
 
 ::
 
@@ -6,10 +6,10 @@
         shape(len:4  1   10  12  10    ) Quant:{Max: 4.386048, Min: 0.000000, Scaler: 0.017200, zeroP: 0}
         ddr_type: IPU_U8_NHWX name(relu1) EvrId(3) ExtFlag(16)                              (all in one line)
 
-Shapes are NHWC. ``na`` stands for a missing number; numbers per channel are printed without anything between
-them, the first four only, so they are lost. ``size`` is not read: at the network's ends it is not the buffer's.
-The rest of the text is skipped, and so is a line that is cut off: parse_net aborts on float models after the list.
-Source: the SDK's own output; its use: docs/formats/sigmastar.md#padded-buffers.
+Shapes are NHWC. ``na`` means a missing number. parse_net prints only the first four numbers of a per-channel list,
+without separators, so these are lost. ``size`` is not read: at the network's inputs and outputs it is not the buffer's
+size. Other text is skipped, and so is a truncated line: parse_net aborts on float models after the list. Source: output
+of the SDK; its use: docs/formats/sigmastar.md#padded-buffers.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _DTYPES = {
 class NetTensor:
     """One tensor of the fixed model.
 
-    type_name, dtype   the element type's word, and the type itself (None for a word we do not know).
-    shape              NHWC when it has four dimensions.
+    type_name, dtype   name of the element type, and the type itself (None if unknown)
+    shape              NHWC if it has four dimensions
     ddr_type           element type and order in memory: ``IPU_U8_NHWC``, ``IPU_S16_NHWX``, ``RGB``, ``RGBA`` …
-    low high scale     of the whole tensor, to six decimals; None for ``na`` and for one per channel.
-    exact              they have every digit: of a fixed.sim, not of the text.
+    low, high, scale   of the whole tensor, to six decimals; None for ``na`` and for per-channel values
+    exact              True if the numbers have every digit: they come from a fixed.sim, not from the text
     """
 
     name: str
@@ -66,13 +66,13 @@ class NetTensor:
 
     @property
     def order(self) -> str:
-        """The order in memory alone, the last word of ``ddr_type``: ``NHWC``, ``NHWX``, ``KB`` (filters), ``RGB`` …"""
+        """Order in memory, the last word of ``ddr_type``: ``NHWC``, ``NHWX``, ``KB`` (filters), ``RGB`` …"""
         return self.ddr_type.rpartition("_")[2]
 
 
 @dataclass(frozen=True)
 class ParseNet:
-    """The tensors by name; ``ambiguous`` are names that several different tensors bear, not in ``tensors``."""
+    """Tensors by name; ``ambiguous`` are names shared by different tensors, which ``tensors`` omits."""
 
     path: Path
     tensors: Mapping[str, NetTensor]
@@ -80,7 +80,10 @@ class ParseNet:
 
 
 def read(path: Path | str) -> ParseNet:
-    """All tensors of a parse_net text. Raises FormatError when it holds none, ConfigError when it cannot be read."""
+    """Return all tensors of a parse_net text.
+
+    Raises FormatError if the text lists no tensor, and ConfigError if the file cannot be read.
+    """
     path = Path(path)
     tensors: dict[str, NetTensor] = {}
     ambiguous: set[str] = set()
@@ -89,14 +92,14 @@ def read(path: Path | str) -> ParseNet:
             ambiguous.add(tensor.name)
     if not tensors:
         raise FormatError(
-            f"{path} is not the text that parse_net prints: no line in it lists a tensor; "
-            f"save what 'bin/parse_net fixed.sim' of the SDK prints"
+            f"{path} is not parse_net text: no line lists a tensor; "
+            f"save the output of the SDK's 'bin/parse_net fixed.sim'"
         )
     return ParseNet(path, {n: t for n, t in tensors.items() if n not in ambiguous}, frozenset(ambiguous))
 
 
 def text_of(tensors: Iterable[NetTensor]) -> str:
-    """The lines of tensors, as far as ``read`` reads them; their sizes and addresses are left 0."""
+    """Return the lines of tensors with the fields that ``read`` reads; sizes and addresses are 0."""
     return "".join(_line(index, tensor) for index, tensor in enumerate(tensors))
 
 

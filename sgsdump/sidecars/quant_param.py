@@ -1,4 +1,4 @@
-"""quant_param files, which ``--quant-file`` takes and ``save_quant_param`` writes; see ``quant_param_entries.py``.
+"""quant_param files, which ``--quant-file`` reads and ``save_quant_param`` writes; see ``quant_param_entries.py``.
 
 json    a list with an indent of 4
 pickle  protocol 3: a list of collections.OrderedDict
@@ -27,10 +27,10 @@ PROTOCOL = 3
 
 
 def read(path: Path | str) -> list[QuantParam]:
-    """The entries in the file's order, JSON or pickle by content.
+    """Return the entries in file order, from JSON or pickle by content.
 
-    Raises FormatError, naming the entry, for a file of neither form, NaN or infinity, a min above its max, or a
-    pickle that holds more than plain data; ConfigError when it cannot be read.
+    Raises FormatError, with the entry, for another file type, NaN or infinity, a min above its max, or a pickle with
+    more than plain data. Raises ConfigError if the file cannot be read.
     """
     path = Path(path)
     data = read_bytes(path, PICKLE_LIMIT)
@@ -42,7 +42,7 @@ def read(path: Path | str) -> list[QuantParam]:
 
 
 def write(params: Iterable[QuantParam], path: Path | str, form: str = "json") -> None:
-    """Write ``json`` or ``pickle``; whole or not at all. Raises OutputError."""
+    """Write ``json`` or ``pickle`` atomically. Raises OutputError."""
     entries = as_entries(params)
     with replacing(Path(path)) as file:
         if form == "pickle":

@@ -1,10 +1,11 @@
-"""Quant parameters: the per-tensor entries exchanged by the SDK's tools, a list of {name, min, max, bit[, data]}.
+"""Quant parameters, which SDK tools exchange: a list of entries {name, min, max, bit[, data]}.
 
-JSON, or a pickle (protocol 2 up) that is read as plain data only, nothing in it is run. ``min`` and ``max`` are lists
-of one number per tensor or C per channel (the SDK's Python API writes plain numbers, both are read), ``bit`` an int,
-``data`` an array of new weights (pickle only). Entries with empty min and max say nothing about the range.
+The list is JSON, or a pickle (protocol 2 or higher) that is read as plain data and never executed. ``min`` and ``max``
+are lists of one number per tensor or C per channel; the SDK's Python API writes a number instead of a list, both are
+accepted. ``bit`` is an int. ``data`` is an array of new weights (pickle only). Entries with empty min and max have no
+range.
 
-Beside them the ranges of other side files: a list of minima and one of maxima, separated by commas.
+The module also handles ranges of other side files: a list of minima and a list of maxima, separated by commas.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from sgsdump.tensors.types import Range
 
 _NUMBERED = re.compile(r"(.+)#\d+")
 
-# pickles may carry the weights as arrays
+# Bytes; a pickle may contain weights as arrays.
 PICKLE_LIMIT = 1 << 30
 
 
 @dataclass(frozen=True, eq=False)
 class QuantParam:
-    """One entry; ``range`` carries the bit too, ``data`` is the new weight."""
+    """One entry; ``range`` includes the bit width, ``data`` is the new weight."""
 
     name: str
     range: Range | None
@@ -45,12 +46,12 @@ def is_pickle(data: bytes) -> bool:
 
 
 def parse_pickle(data: bytes, path: Path) -> list[QuantParam]:
-    """Raises FormatError for a damaged pickle, one with more than plain data, and what ``_parse`` refuses."""
+    """Parse a pickle; raise FormatError if it is damaged, has more than plain data, or fails ``_parse``."""
     return _parse(pickles.loads(data, str(path)), path)
 
 
 def parse_json(text: str, path: Path) -> list[QuantParam]:
-    """Raises FormatError for what is not JSON, and what ``_parse`` refuses."""
+    """Parse a JSON text; raise FormatError if it is not JSON or fails ``_parse``."""
     try:
         entries = json.loads(text)
     except json.JSONDecodeError as error:
@@ -61,7 +62,7 @@ def parse_json(text: str, path: Path) -> list[QuantParam]:
 
 
 def as_entries(params: Iterable[QuantParam]) -> list[OrderedDict[str, Any]]:
-    """The list as the SDK writes it: plain Python types, keys in its order."""
+    """Return the list as the SDK writes it: plain Python types, keys in the SDK's order."""
     entries = []
     for param in params:
         assert param.range is not None
@@ -75,7 +76,7 @@ def as_entries(params: Iterable[QuantParam]) -> list[OrderedDict[str, Any]]:
 
 
 def check_range(name: str, bounds: Range, where: str) -> None:
-    """Raises FormatError for NaN, infinity, a min above its max, and a width that float32 cannot hold."""
+    """Raise FormatError for NaN, infinity, a min above its max, and a width beyond float32."""
     if not (np.isfinite(bounds.min).all() and np.isfinite(bounds.max).all()):
         raise FormatError(f"{where}: the range of {quoted(name)} is NaN or infinite; calibrate again")
     if (bounds.min > bounds.max).any():
@@ -87,7 +88,7 @@ def check_range(name: str, bounds: Range, where: str) -> None:
 
 
 def _parse(entries: Any, path: Path) -> list[QuantParam]:
-    """The checks are those of the SDK's check_quant_param, in its words."""
+    """Check and convert the entries; checks and messages are those of the SDK's check_quant_param."""
     if not isinstance(entries, list):
         raise FormatError(f"{path}: quant_param must be a `list`, this is a {type(entries).__name__}")
     params = []
@@ -114,7 +115,7 @@ def _parse(entries: Any, path: Path) -> list[QuantParam]:
 
 
 def _numbers(entry: Mapping[str, Any], key: str, where: str) -> np.ndarray:
-    """A list, an array or one number, as float64."""
+    """Return a list, an array or one number as a float64 array."""
     value = entry.get(key)
     if isinstance(value, pickles.PlainArray):
         return np.atleast_1d(value.array.astype(np.float64)).reshape(-1)
@@ -128,24 +129,24 @@ def _numbers(entry: Mapping[str, Any], key: str, where: str) -> np.ndarray:
 
 
 def numbers_range(low: str, high: str, where: str, count: int | None = None) -> Range:
-    """The Range of two lists of numbers, ``count`` each. Raises FormatError, beginning with ``where``."""
+    """Return the Range of two lists of ``count`` numbers each. Raises FormatError, beginning with ``where``."""
     try:
         ends = [np.array([float(word) for word in text.split(",") if word.strip()]) for text in (low, high)]
     except ValueError as error:
         raise FormatError(f"{where}: {error}") from None
     sizes = {end.size for end in ends} | ({count} if count is not None else set())
     if len(sizes) != 1 or not ends[0].size or not (ends[0] <= ends[1]).all() or not np.isfinite(ends).all():
-        raise FormatError(f"{where}: the minima and maxima are not ranges of as many channels")
+        raise FormatError(f"{where}: the minima and maxima do not give one valid range per channel")
     return Range(ends[0], ends[1])
 
 
 def numbers_text(values: np.ndarray) -> str:
-    """A list of such numbers, of six decimals each."""
+    """Format numbers as a list with six decimals each."""
     return ", ".join(f"{value:f}" for value in values.tolist())
 
 
 def model_name(name: str, model_names: Collection[str]) -> str | None:
-    """The name of a tensor in the model; None when it has none."""
+    """Return a tensor's name in the model, or None if the model has none."""
     if name in model_names:
         return name
     while (numbered := _NUMBERED.fullmatch(name)) is not None:
@@ -156,7 +157,7 @@ def model_name(name: str, model_names: Collection[str]) -> str | None:
 
 
 def with_model_names(params: Iterable[QuantParam], model_names: Collection[str]) -> list[QuantParam]:
-    """The entries under the model's names; where it has a tensor of the name already, the numbered one goes."""
+    """Rename the entries to the model's names; a numbered entry is dropped if its plain name has an entry."""
     params = list(params)
     present = {param.name for param in params if param.name in model_names}
     renamed = []

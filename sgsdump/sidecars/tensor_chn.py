@@ -1,4 +1,4 @@
-"""tensor_chn.txt: the range of every output channel of the convolutions, as calibration saw it. Two lines a tensor:
+"""tensor_chn.txt: calibrated range of every output channel of the convolutions, two lines per tensor.
 
 Name:conv1, 10
 min_chn: -2.913756, ..., max_chn: 2.414397, ...;
@@ -23,8 +23,11 @@ _ENDS = re.compile(r"min_chn: ([^;]*?),? ?max_chn: ([^;]*);")
 
 
 def read(path: Path) -> dict[str, Range]:
-    """Tensor name -> Range of C values. Raises FormatError, naming the line, for a file of another form or numbers that
-    are not a range; ConfigError when it cannot be read."""
+    """Return tensor name -> Range of C values.
+
+    Raises FormatError, with the line, for another file type or for numbers that are not a range. Raises ConfigError if
+    the file cannot be read.
+    """
     lines = read_bytes(path, LIMIT).decode("utf-8", "surrogateescape").split("\n")
     lines = lines[: len(lines) - (not lines[-1])]
     channels = {}
@@ -38,7 +41,7 @@ def read(path: Path) -> dict[str, Range]:
 
 
 def write(channels: Mapping[str, Range], path: Path) -> None:
-    """``channels``: tensor name -> Range of C values. Raises OutputError."""
+    """Write tensor name -> Range of C values. Raises OutputError."""
     with replacing(path) as file:
         for name, bounds in channels.items():
             low, high = numbers_text(bounds.min), numbers_text(bounds.max)

@@ -1,13 +1,13 @@
-"""tensor_min_max: the range of every tensor, found by calibration. Three forms, recognised by content.
+"""tensor_min_max files: the calibrated range of every tensor, in three forms that are recognised by content.
 
-text     the old SDK's tensor_min_max.txt (and softmax_lut_range.txt): ``Name:conv1, min: -4.527316, max: 4.386048;``,
-         one tensor per line in graph order, ``%f`` numbers; names may hold anything but a line end
-json     the newer SDK's quant_param: a list of {"name": str, "min": [numbers], "max": [numbers], "bit": 8}, one
-         number per tensor or per channel; its API writes plain numbers for the lists, both are read
-pickle   the same list, pickled (protocol 2 up), perhaps with ``data`` arrays; read as plain data only, nothing is run
+text     tensor_min_max.txt (and softmax_lut_range.txt) of the old SDK: ``Name:conv1, min: -4.527316, max: 4.386048;``,
+         one tensor per line in graph order, ``%f`` numbers; a name may contain anything except a line end
+json     quant_param of the newer SDK: a list of {"name": str, "min": [numbers], "max": [numbers], "bit": 8}, with one
+         number per tensor or per channel; the SDK's API writes a number instead of a list, both are accepted
+pickle   the same list, pickled (protocol 2 or higher), possibly with ``data`` arrays; read as plain data, not executed
 
-Entries with empty min and max (tensors without a range, which the SDK drops when it saves) are left out. A tensor that
-several convolutions read stands in the SDK's lists once for each, with the same range; different ranges are an error.
+Entries with empty min and max (tensors without a range, which the SDK drops when it saves) are skipped. The SDK lists a
+tensor once per convolution that reads the tensor, with the same range. Different ranges of one tensor are an error.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from sgsdump.sidecars.quant_param_entries import (
 )
 from sgsdump.tensors.types import Range
 
-# One way only to match a run of digits: two would take the square of its length to fail.
+# Only one way to match a run of digits: two ways would need quadratic time to fail.
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|nan|inf)"
 _LINE = re.compile(rf"Name:(.*), min: ({_NUMBER}), max: ({_NUMBER});\s*")
 
 
 def read_ranges(path: Path | str) -> dict[str, Range]:
-    """Tensor name -> Range, in the file's order.
+    """Return tensor name -> Range, in file order.
 
-    Raises FormatError, naming the line or entry, for a file of none of the three forms, a name given twice, NaN or
-    infinity, a min above its max, or a pickle that holds more than plain data; ConfigError when it cannot be read.
+    Raises FormatError, with the line or entry, for another file type, a repeated name with another range, NaN or
+    infinity, a min above its max, or a pickle with more than plain data. Raises ConfigError if the file cannot be read.
     """
     path = Path(path)
     data = read_bytes(path, PICKLE_LIMIT)
@@ -56,16 +56,16 @@ def read_ranges(path: Path | str) -> dict[str, Range]:
     if start.startswith("Name:"):
         return _from_lines(text, path)
     raise FormatError(
-        f"{path} is not a tensor_min_max file: it is neither lines of 'Name:x, min: a, max: b;', nor the JSON or "
+        f"{path} is not a tensor_min_max file: expected lines of 'Name:x, min: a, max: b;', or the JSON or "
         f"pickle list of a quant_param"
     )
 
 
 def write_ranges(ranges: Mapping[str, Range], path: Path | str, form: str = "text") -> None:
-    """Write the ``text`` form (per-channel ranges become one) or the ``json`` form; whole or not at all.
+    """Write the ``text`` form (per-channel ranges are merged) or the ``json`` form, atomically.
 
-    Raises ValuesError for NaN or infinity and for a name with a line end in the text form, OutputError when the file
-    cannot be written.
+    Raises ValuesError for NaN or infinity, and for a name with a line end in the text form. Raises OutputError if the
+    file cannot be written.
     """
     for name, bounds in ranges.items():
         if not (np.isfinite(bounds.min).all() and np.isfinite(bounds.max).all()):
@@ -80,7 +80,7 @@ def _decode(data: bytes, path: Path) -> str:
     if b"\0" in data[:4096]:
         raise FormatError(f"{path} is a binary file, not a tensor_min_max file")
     if len(data) > TEXT_LIMIT:
-        raise FormatError(f"{path} is larger than {TEXT_LIMIT >> 20} MiB, so it is not a tensor_min_max file")
+        raise FormatError(f"{path} is larger than {TEXT_LIMIT >> 20} MiB, too large for a tensor_min_max file")
     return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
 
 
@@ -121,6 +121,6 @@ def _from_params(params: Iterable[QuantParam], path: Path) -> dict[str, Range]:
 
 def _add(ranges: dict[str, Range], name: str, bounds: Range, where: str) -> None:
     if name in ranges and not ranges[name].same(bounds):
-        raise FormatError(f"{where}: the tensor {quoted(name)} stands in the file twice, with different ranges")
+        raise FormatError(f"{where}: the tensor {quoted(name)} occurs twice, with different ranges")
     check_range(name, bounds, where)
     ranges[name] = bounds

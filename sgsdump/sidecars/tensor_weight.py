@@ -1,4 +1,4 @@
-"""tensor_weight.txt and tensor_weight_calibration.txt: every convolution's weights, the second with their ranges.
+"""tensor_weight.txt and tensor_weight_calibration.txt: weights of every convolution, the latter with their ranges.
 
 Name:[data,conv1_filter],
      Operator:CONV_2D,
@@ -10,8 +10,8 @@ Name:[data,conv1_filter],
      AllowedBitWidth:[8],
      data:[0.676210, ..., 0.255645, ];
 
-Shapes are [O, H, W, I], [1, H, W, O] of a depthwise convolution, [O, 1, 1, I] of a fully connected operator; the data
-lies in that order. The second file has one min and max for each output channel and no AllowedBitWidth.
+Shapes are [O, H, W, I], [1, H, W, O] for a depthwise convolution, and [O, 1, 1, I] for a fully connected operator. Data
+are in that order. tensor_weight_calibration.txt has one min and max per output channel, and no AllowedBitWidth.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FIELD = re.compile(r"\s+(BitWidth|min|max):\[(.*)\],\s*")
 
 @dataclass(frozen=True, eq=False)
 class ConvolutionWeights:
-    """``data`` in the layout above; ``types`` of the input and the weights, e.g. ("UINT8", "INT8")."""
+    """Weights of a convolution: ``data`` in the module's order; ``types`` of input and weights: ("UINT8", "INT8")."""
 
     input: str
     name: str
@@ -50,15 +50,18 @@ class ConvolutionWeights:
     changed: bool = False
 
     def without_values(self) -> ConvolutionWeights:
-        """The same with zeros that take no memory in place of ``data``."""
+        """Return a copy whose ``data`` are zeros that take no memory."""
         return replace(self, data=np.broadcast_to(np.float32(0), self.data.shape))
 
 
 @dataclass(frozen=True, eq=False)
 class WeightRange:
-    """The facts of a convolution's weights in tensor_weight_calibration.txt, without values: ``names`` of its input
-    and its weights as they stand in the file (either may hold a comma), one range per output channel, and the types of
-    both, e.g. ("UINT8", "INT8")."""
+    """An entry of tensor_weight_calibration.txt without its values.
+
+    names  input and weights as in the file; either may contain a comma
+    range  one range per output channel
+    types  of input and weights, such as ("UINT8", "INT8")
+    """
 
     names: str
     range: Range
@@ -66,12 +69,15 @@ class WeightRange:
 
 
 def read(path: Path) -> list[WeightRange]:
-    """The convolutions of a tensor_weight_calibration.txt in the file's order, those of a tensor_weight.txt left out
-    (it holds no ranges). Raises FormatError for numbers that are not a range; ConfigError when it cannot be read."""
+    """Return the convolutions of a tensor_weight_calibration.txt in file order.
+
+    A tensor_weight.txt gives none, because it has no ranges. Raises FormatError for numbers that are not a range, and
+    ConfigError if the file cannot be read.
+    """
     ranges: list[WeightRange] = []
     names, fields = "", dict[str, str]()
     with reading(path, ConfigError), open_file(path) as file:
-        # The weights' own line can be as long as the file; it is read, and passed over, in parts.
+        # The line of the weights can be as long as the file: it is read in parts and skipped.
         for number, line in enumerate(iter(lambda: file.readline(LINE), b""), 1):
             if line.lstrip().startswith(b"data:["):
                 if names and fields.get("min"):
@@ -88,7 +94,7 @@ def read(path: Path) -> list[WeightRange]:
 
 
 def write(convolutions: Iterable[ConvolutionWeights], path: Path, with_ranges: bool, with_data: bool = True) -> None:
-    """``tensor_weight_calibration.txt`` with ranges, else ``tensor_weight.txt``. Raises OutputError."""
+    """Write ``tensor_weight_calibration.txt`` if with ranges, otherwise ``tensor_weight.txt``. Raises OutputError."""
     with replacing(path) as file:
         for weights in convolutions:
             shape = ",".join(map(str, weights.data.shape))

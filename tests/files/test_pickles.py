@@ -59,7 +59,7 @@ def test_names_and_objects_stay_what_the_file_says() -> None:
 
 
 def test_calls_are_the_callers() -> None:
-    with pytest.raises(FormatError, match=r"x: refused: the file wants .posix\.system. to be called"):
+    with pytest.raises(FormatError, match=r"x: refused: the file calls .posix\.system."):
         read(b"\x80\2cposix\nsystem\n(X\2\0\0\0lstR.")
     assert read(pickle.dumps(OrderedDict(a=1), 2), lambda what, arguments: {}) == {"a": 1}
 

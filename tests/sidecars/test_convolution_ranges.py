@@ -82,8 +82,8 @@ def test_a_line_of_data_may_be_as_long_as_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (CHN.replace(", 2\n", ", 3\n"), r"chn.txt:2: .*not ranges of as many channels"),
-        (CHN.replace("-1.500000", "3.000000"), r"chn.txt:2: .*not ranges"),
+        (CHN.replace(", 2\n", ", 3\n"), r"chn.txt:2: .*do not give one valid range per channel"),
+        (CHN.replace("-1.500000", "3.000000"), r"chn.txt:2: .*do not give one valid range"),
         (CHN.replace("-1.500000", "nan"), r"chn.txt:2: "),
         (CHN.replace("2.000000", "inf"), r"chn.txt:2: "),
         (CHN.replace("-1.500000", "minus one"), r"chn.txt:2: could not convert"),

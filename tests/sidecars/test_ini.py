@@ -44,10 +44,10 @@ def test_sections_are_kept_apart_and_values_are_lists(stored):
         ("[A]\none=a,\nb;\n", ":3: 'b;' is neither a .section. nor key = value"),  # not indented
         ("[A]\none=a;\n  b;\n", ":3: 'b;' is neither"),  # ended by its ;
         ("[A]\none=a,\n[B]\n  b;\n", ":4: 'b;' is neither"),
-        ("[A]\none=a\nONE=b\n", ":3: the key one stands in .A. twice"),
-        ("[A]\n[B]\n[A]\n", ":3: the section .A. stands in the file twice"),
+        ("[A]\none=a\nONE=b\n", ":3: the key one occurs twice in .A."),
+        ("[A]\n[B]\n[A]\n", ":3: the section .A. occurs twice"),
         ("[A]\nthree=1\n", ":2: unknown key 'three' in .A."),
-        ("x\n", ":1: 'x' stands before any section; begin with .A."),
+        ("x\n", ":1: 'x' is not in a section; begin with .A."),
         ("[A]\n[" + "C" * 90 + "]\n", r":2: unknown section \[C{80}\]"),
     ],
 )

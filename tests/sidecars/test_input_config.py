@@ -78,7 +78,7 @@ def test_means_of_two_pictures(parsed):
     ("text", "message"),
     [
         ("", "no section .INPUT_CONFIG"),
-        ("inputs=a\n", ":1: .*before any section"),
+        ("inputs=a\n", ":1: .*is not in a section"),
         ("[INPUT_CONFG]\n", "unknown section .INPUT_CONFG.; did you mean 'INPUT_CONFIG'"),
         (PLAIN + "[INPUT_CONFIG]\n", ":5: the section .* twice"),
         (PLAIN + "inputs=b\n", ":5: the key inputs .* twice"),
@@ -88,13 +88,19 @@ def test_means_of_two_pictures(parsed):
         ("[INPUT_CONFIG]\ntraining_input_formats=RGB\n", "no key inputs"),
         ("[INPUT_CONFIG]\ninputs=a\ninput_formats=RGB\n", "no key training_input_formats"),
         (PLAIN.replace("data", "a,b"), "has 1 values for 2 inputs"),
-        (PLAIN.replace("data", "a,a"), "'a' stands in the list twice"),
+        (PLAIN.replace("data", "a,a"), "'a' occurs twice in the list"),
         (PLAIN.replace("data", ""), "a name is empty"),
         (PLAIN.replace("data", "x" * 1025), "1024 characters"),
         (PLAIN.replace("RGB", "RBG"), "unknown value 'RBG'; choose one of: RGB, BGR"),
-        (PLAIN.replace("input_formats=RGB;\n", "input_formats=BGR;\n", 1), "is RGB but trained as BGR, at which SDK"),
-        (PLAIN.replace("training_input_formats=RGB", "training_input_formats=RGBA"), "RGBA: SDK 1.1.5 takes it, but"),
-        (PLAIN.replace("training_input_formats=RGB", "training_input_formats=BGRA"), "write BGR, and BGRA in input_"),
+        (
+            PLAIN.replace("input_formats=RGB;\n", "input_formats=BGR;\n", 1),
+            "is RGB but trained as BGR, which makes SDK",
+        ),
+        (PLAIN.replace("training_input_formats=RGB", "training_input_formats=RGBA"), "RGBA: SDK 1.1.5 accepts it, but"),
+        (
+            PLAIN.replace("training_input_formats=RGB", "training_input_formats=BGRA"),
+            "write BGR here and BGRA in input_",
+        ),
         (
             "[INPUT_CONFIG]\ninputs=a\ntraining_input_formats=RGB\ninput_formats=RAWDATA_S16_NHWC\n",
             "RAWDATA needs the same",
@@ -109,7 +115,7 @@ def test_means_of_two_pictures(parsed):
         (PLAIN + "std_value=0\n", "std must be above 0"),
         (PLAIN + "quantizations=YES\n", "choose one of: TRUE, FALSE"),
         (PLAIN + "input_layouts=NWHC\n", "choose one of: NHWC, NCHW"),
-        (PLAIN + "input_width_alignment=0\n", "not a whole number above 0"),
+        (PLAIN + "input_width_alignment=0\n", "not a positive integer"),
         (PLAIN + "[OUTPUT_CONFIG]\ndequantizations=TRUE\n", "no key outputs"),
         (PLAIN + "[OUTPUT_CONFIG]\noutputs=a,b\ndequantizations=TRUE\n", "has 1 values for 2 outputs"),
         (PLAIN + "[CONV_CONFIG]\ninput_format=INT16\n", ":6: input_format: unknown value 'INT16'"),
@@ -173,9 +179,7 @@ RGB, RAW, S16 = ("RGB", "RGB"), ("RAWDATA_F32_NHWC",) * 2, ("RAWDATA_S16_NHWC",)
 def test_which_formats_go_together(stored, trained, given):
     """The SDK takes RGBA of what was trained with BGR, and BGRA with RGB, not RGB with BGR (f_*)."""
     if {trained, given} == {"RGB", "BGR"}:
-        with pytest.raises(
-            ConfigError, match=f"is {given} but trained as {trained}, at which .* it takes {given}A, or"
-        ):
+        with pytest.raises(ConfigError, match=f"is {given} but trained as {trained}, which makes .* use {given}A or"):
             read(stored(config((trained, given))))
         return
     (found,) = read(stored(config((trained, given)))).inputs
@@ -238,7 +242,7 @@ def test_one_for_all_for_each_input_or_for_each_picture(stored, formats, mean, e
     [
         ([RGB, RAW], {"mean": "1,2"}, "'2' is for a RAWDATA input, which takes no mean"),
         ([RGB, RAW, RGB], {"mean": "1,2,3"}, "'2' is for a RAWDATA input"),
-        ([RGB, RGB], {"mean": "1,2,3"}, "has 3 values for 2 inputs; give one for each"),
+        ([RGB, RGB], {"mean": "1,2,3"}, "has 3 values for 2 inputs; separate one per input"),
         ([RAW], {"std_value": "1"}, "RAWDATA inputs take no mean and no std_value; remove the line"),
         ([RAW, S16], {"mean": ",1"}, "RAWDATA inputs take no mean"),
         ([RGB], {"mean": "1:2:3:4"}, "'1:2:3:4' has 4 numbers; give one, or red:green:blue"),
@@ -252,13 +256,13 @@ def test_one_for_all_for_each_input_or_for_each_picture(stored, formats, mean, e
         ([RGB], {"quantizations": "true"}, "unknown value 'true'; choose one of: TRUE, FALSE"),
         ([RGB], {"input_layouts": "NHWC,NCHW"}, "has 2 values for 1 inputs"),
         ([RGB], {"input_width_alignment": "1,2"}, "has 2 values for 1 inputs"),
-        ([RGB], {"input_width_alignment": "1234567890"}, "'1234567890' is not a whole number above 0"),
-        ([RGB], {"input_height_alignment": "01"}, "'01' is not a whole number above 0"),
-        ([RGB], {"input_height_alignment": "-1"}, "not a whole number above 0"),
+        ([RGB], {"input_width_alignment": "1234567890"}, "'1234567890' is not a positive integer"),
+        ([RGB], {"input_height_alignment": "01"}, "'01' is not a positive integer"),
+        ([RGB], {"input_height_alignment": "-1"}, "not a positive integer"),
         ([RGB], {"OUTPUT_CONFIG": "outputs=x;\noutput_layouts=NHWC,NCHW;"}, "has 2 values for 1 outputs"),
         ([RGB], {"OUTPUT_CONFIG": "outputs=x,,y;"}, "a name is empty"),
-        ([RGB], {"OUTPUT_CONFIG": "outputs=y,x,y;"}, "'y' stands in the list twice"),
-        ([RGB], {"CONV_CONFIG": "tensor_arrays=a,a;"}, "'a' stands in the list twice"),
+        ([RGB], {"OUTPUT_CONFIG": "outputs=y,x,y;"}, "'y' occurs twice in the list"),
+        ([RGB], {"CONV_CONFIG": "tensor_arrays=a,a;"}, "'a' occurs twice in the list"),
         ([RGB], {"CONV_CONFIG": "input_format=;"}, "unknown value ''; choose one of: ALL_UINT8, ALL_INT16"),
     ],
 )

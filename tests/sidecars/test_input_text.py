@@ -33,7 +33,7 @@ def test_short_last_row(tmp_path):
         ("", "is not 'Input_shape=H, W'"),
         ("Input_shape=3\n1, ", "is not 'Input_shape=H, W'"),
         ("Input_shape=3, 4\n", "no values"),
-        ("Input_shape=3, 4\n1, x, ", "something other"),
+        ("Input_shape=3, 4\n1, x, ", "text other"),
         ("Input_shape=3, 4\n1, , 2", "nothing between two commas"),
         ("Input_shape=3, 4\n1 2, ", "not numbers separated by commas"),
         ("Input_shape=3, 4\n99999999999, ", "beyond 32 bits"),
@@ -45,7 +45,7 @@ def test_short_last_row(tmp_path):
         ("Input_shape=1, 2\n1, 2,\n,", "nothing between two commas"),
         ("Input_shape=1, 2\n-2147483648, 1, ", "beyond 32 bits"),
         ("Input_shape=1, 2\n1 2", "not numbers"),
-        ("Input_shape=1, 2\n1\t2", "something other than numbers"),
+        ("Input_shape=1, 2\n1\t2", "text other than numbers"),
     ],
 )
 def test_mistakes(stored, text, message):

@@ -79,7 +79,7 @@ def test_a_rank_without_end_is_refused_at_once(tmp_path):
     """It took the square of its length."""
     line = "Tensor[1] type(7):INT16 shape(len:" + "9" * 60_000
     (tmp_path / "x.txt").write_text(f"{line}\n" * 30)
-    with pytest.raises(FormatError, match="not the text"):
+    with pytest.raises(FormatError, match="is not parse_net text"):
         read(tmp_path / "x.txt")
 
 

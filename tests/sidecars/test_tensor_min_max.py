@@ -104,7 +104,7 @@ LINE = "Name:a, min: 0.000000, max: 1.000000;\n"
         (LINE + "Name:b, min: 1e38, max: 1e39;\n", ":2: the range of 'b' is wider than float32 holds"),
         (LINE + "Name:b, min: -3e38, max: 3e38;\n", ":2: the range of 'b' is wider than float32 holds"),
         (LINE + "Name:b, min: 0.000000, max", ":2: 'Name:b, min: 0.000000, max' is not"),
-        (LINE + "Name:a, min: 0.000000, max: 2.000000;\n", ":2: the tensor 'a' stands in the file twice"),
+        (LINE + "Name:a, min: 0.000000, max: 2.000000;\n", ":2: the tensor 'a' occurs twice"),
         ("Name:a, min: 2.000000, max: 1.000000;\n", "min above its max"),
         ("[", "not valid JSON"),
         ("[" * 100000, "not valid JSON"),
@@ -249,9 +249,7 @@ def test_lines_of_another_form(stored, line):
 def test_the_same_range_may_stand_twice_but_not_another(stored):
     one, other = ({"name": "a", "min": [0], "max": [top], "bit": 8} for top in (1, 2))
     assert list(read_ranges(stored(json.dumps([one, one])))) == ["a"]
-    with pytest.raises(
-        FormatError, match=r"quant_param\[1\]: a: the tensor 'a' stands in the file twice, with different"
-    ):
+    with pytest.raises(FormatError, match=r"quant_param\[1\]: a: the tensor 'a' occurs twice, with different"):
         read_ranges(stored(json.dumps([one, other])))
     with pytest.raises(FormatError, match="with different ranges"):
         read_ranges(stored(json.dumps([one, {**one, "bit": 16}])))

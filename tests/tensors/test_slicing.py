@@ -74,7 +74,7 @@ def test_operations_are_counted_and_make_views():
     ],
 )
 def test_a_text_that_says_nothing_is_refused(text):
-    with pytest.raises(ConfigError, match="cannot read") as caught:
+    with pytest.raises(ConfigError, match="cannot parse") as caught:
         parse(text)
     assert "write [0:2,3] for a slice" in str(caught.value) and "\n" not in str(caught.value)
 
@@ -85,7 +85,7 @@ def test_a_text_is_cut_at_60_characters():
         with pytest.raises(ConfigError) as caught:
             viewed(ARRAY, text)
         assert text[:60] in str(caught.value) and text[:61] not in str(caught.value)
-    with pytest.raises(ConfigError, match=r"cannot read 'x{40}' in"):
+    with pytest.raises(ConfigError, match=r"cannot parse 'x{40}' in"):
         parse("[" + "x" * 41 + "]")
 
 

@@ -36,7 +36,7 @@ def test_a_larger_float_payload_is_cropped_to_its_shape() -> None:
 
 
 def test_a_smaller_payload_is_an_error() -> None:
-    with pytest.raises(FormatError, match=r"'x' holds 5 values, its shape \[2, 3\] needs 6"):
+    with pytest.raises(FormatError, match=r"'x' holds 5 values, but its shape \[2, 3\] needs 6"):
         tensor(np.zeros(5, np.float32), (2, 3)).stored()
 
 
@@ -234,7 +234,7 @@ def test_which_payloads_are_padded_buffers(shape, dtype, size, refused):
 def test_a_payload_of_the_right_size_takes_its_shape_and_one_value_less_does_not():
     values = np.arange(6, dtype=np.float32)
     assert Tensor(TensorInfo("x", (2, 3), values.dtype), lambda: values).stored().tolist() == [[0, 1, 2], [3, 4, 5]]
-    with pytest.raises(FormatError, match=r"holds 6 values, its shape \[7\] needs 7"):
+    with pytest.raises(FormatError, match=r"holds 6 values, but its shape \[7\] needs 7"):
         Tensor(TensorInfo("x", (7,), values.dtype), lambda: values).stored()
 
 

@@ -181,7 +181,7 @@ def test_a_name_map_is_json_yaml_or_csv(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: b\na: c\n", "'a' stands twice"),
+        ("a: b\na: c\n", "'a' occurs twice"),
         ("a: &x b\nc: *x\n", "with anchors"),
         ("a: [b]\n", "must map to one name"),
         ("a: b\n c: d\n", "not valid YAML"),

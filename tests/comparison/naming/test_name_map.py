@@ -27,7 +27,7 @@ def test_round_trip(tmp_path_factory, names):
         ("[]", "not a list"),
         ('{"a": ["b"]}', "'a' must map to one name"),
         ('{"a": null}', "'a' must map to one name"),
-        ('{"a": "b", "a": "c"}', "'a' stands twice in one object"),
+        ('{"a": "b", "a": "c"}', "'a' occurs twice in one object"),
         ('{"a": "x", "b": "x"}', "'x' is mapped from 'a' and from 'b'"),
         ("[" * 100000, "not valid JSON"),
     ],

@@ -297,7 +297,7 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
         (text_of(in_out(shape=[2**40, 2**40])), "cannot be"),
         (text_of(in_out(shape=["2"])), "an impossible shape"),
         ('{"dump_data_dir": "", "data": {"a": ' + "[" * 100_000, "not valid JSON"),
-        ('{"dump_data_dir": "", "data": {"a": {}, "a": {}}}', "stands twice"),
+        ('{"dump_data_dir": "", "data": {"a": {}, "a": {}}}', "occurs twice"),
     ],
 )
 def test_damage_is_one_line(tmp_path: Path, text: str, said: str) -> None:
