@@ -1,4 +1,4 @@
-"""The model readers, in the order in which ``open_model`` tries them: those of the own plug-ins first."""
+"""Registry of model readers, in the order in which ``open_model`` tries them; bundled plug-ins come first."""
 
 from functools import partial
 

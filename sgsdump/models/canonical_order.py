@@ -1,7 +1,7 @@
-"""An order of a graph's nodes that neither the file's order nor any name decides.
+"""Canonical order of a graph's nodes, independent of file order and names.
 
 Fitting draws random numbers and groups layers along the nodes. In this order the same network gives the same result,
-however its file lists the nodes.
+whatever the node order of its file.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def in_canonical_order(proto: ModelProto) -> ModelProto:
-    """Return the model with its nodes sorted by the longest path from the inputs, then by what they compute.
+    """Return the model with its nodes sorted by longest path from the inputs, then by a digest of their computation.
 
-    A digest of its operator, its attributes, its constants, and the digests of its other inputs tells what a node
-    computes. Nodes that compute the same keep the file's order. Raises ModelError as ``sorted_nodes`` does.
+    The digest covers the operator, attributes, constants, and the digests of other inputs. Nodes with the same digest
+    keep the file's order. Raises ModelError as ``sorted_nodes`` does.
     """
     graph, nodes = Graph(proto), sorted_nodes(proto.graph)
     digests = {name: _digest(b"input %d" % place) for place, name in enumerate(graph.inputs)}
@@ -41,7 +41,7 @@ def in_canonical_order(proto: ModelProto) -> ModelProto:
 
 
 def in_file_order(proto: ModelProto, file: Iterable[NodeProto]) -> ModelProto:
-    """Return the model with its nodes as ``file`` lists those of the same outputs, others before what reads them."""
+    """Return the model with its nodes in the order of ``file``, matched by outputs; others precede their readers."""
     known = {name: place for place, node in enumerate(file) for name in node.output}
     readers: dict[str, int] = {}
     keyed = []

@@ -1,4 +1,4 @@
-"""What SDK 1.1.5 refuses of a model, and what it computes otherwise: the records that travel with the model."""
+"""Records of the parts of a model that SDK 1.1.5 refuses, or computes differently."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STAGES = {
 
 @dataclass(frozen=True)
 class Refused:
-    """The layers of a model that one row refuses; ``above_l1``: at level L1 it does not."""
+    """Layers of a model that one rule refuses; ``above_l1``: not refused at level L1."""
 
     what: str
     layers: tuple[str, ...]
@@ -33,7 +33,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Changed:
-    """The layers of a model that one row of the table of changes is of."""
+    """Layers of a model that one rule of the table of changes applies to."""
 
     what: str
     layers: tuple[str, ...]
@@ -43,16 +43,16 @@ class Changed:
 
     def __str__(self) -> str:
         ours = (
-            "this fixed model does so too, and differs from the float model there, as the chip does"
+            "this fixed model does the same and differs from the float model there, as the chip does"
             if self.followed
-            else "this fixed model keeps to ONNX, so a float dump of the SDK differs from the model there"
+            else "this fixed model follows ONNX, so a float dump of the SDK differs from the model there"
         )
-        return f"{SDK} makes of {self.what} ({_named(self.layers)}) {self.becomes}; {ours} (docs/sdk_converter.md)"
+        return f"{SDK} converts {self.what} ({_named(self.layers)}) to {self.becomes}; {ours} (docs/sdk_converter.md)"
 
 
 @dataclass(frozen=True)
 class ConverterFacts:
-    """What the SDK refuses of a model, and what it changes; ``lone_channels``: inputs that ``ONE_CHANNEL`` is of."""
+    """Layers that the SDK refuses or changes; ``lone_channels`` are the inputs that ``ONE_CHANNEL`` applies to."""
 
     refused: tuple[Refused, ...] = ()
     changed: tuple[Changed, ...] = ()

@@ -1,8 +1,8 @@
-"""External data: weights of an ONNX model that are in files of their own, beside it.
+"""External data of ONNX models: weights in separate files beside the model.
 
-Of a model with many, those that are large stay where they are for all that is done with it (``left_outside``): their
-tensors say so by a location that is absolute, which no model that was read from a file has, and each is read when it is
-asked for. ``WeightFile`` puts the weights that are made of them into a file as well, one after the other.
+If a model has many weights, large weights stay in their files throughout (``left_outside``). An absolute location marks
+such tensors; no model read from a file has an absolute location. Each weight is read on request. ``WeightFile`` stores
+weights derived from such weights in a file as well, one after the other.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, TensorProto
 
 
-# Bytes of weights from which on they are left outside, and of one that is worth it.
+# Minimum bytes: of all weights to leave weights outside, and of a weight to leave it outside.
 MANY_BYTES = 512 << 20
 LARGE_BYTES = 1 << 16
-# What onnxruntime maps begins at a page.
+# onnxruntime maps data that begin at a page.
 _PAGE = 4096
 _PIECE = 16 << 20
 
 
 def external_tensors(graph: GraphProto) -> Iterator[TensorProto]:
-    """The weights and tensor attributes stored in external files, those in bodies included."""
+    """Return the weights and tensor attributes stored in external files, including those in bodies."""
     from onnx import TensorProto
 
     return (tensor for tensor in graph_tensors(graph) if tensor.data_location == TensorProto.EXTERNAL)
 
 
 def entries_of(tensor: TensorProto) -> dict[str, str]:
-    """The entries of a tensor's external data as texts: location, offset, length."""
+    """Return the external data entries of a tensor as texts: location, offset, length."""
     return {entry.key: entry.value for entry in tensor.external_data}
 
 
 def external_bytes(model: ModelProto) -> int:
-    """Bytes of the external data, as far as the model says how many there are."""
+    """Return the bytes of the external data, as far as the model gives the lengths."""
     return sum(int(entries_of(tensor).get("length", 0)) for tensor in external_tensors(model.graph))
 
 
 def external_files(model: ModelProto) -> list[str]:
-    """The files of all external data, relative to the model's folder, each once."""
+    """Return the distinct files of all external data, relative to the model's folder."""
     return list(dict.fromkeys(entries_of(tensor).get("location", "") for tensor in external_tensors(model.graph)))
 
 
 def in_one_piece(model: ModelProto, folder: str | None) -> ModelProto:
-    """The model with its external data read in from ``folder``: a copy, or the model itself when it has none."""
+    """Return the model with its external data loaded from ``folder``: a copy, or the model itself if it has none."""
     if not any(external_tensors(model.graph)):
         return model
     import onnx
@@ -64,7 +64,7 @@ def in_one_piece(model: ModelProto, folder: str | None) -> ModelProto:
 
 
 def graph_tensors(graph: GraphProto) -> Iterator[TensorProto]:
-    """Every weight and every tensor attribute of a graph and the bodies in it."""
+    """Yield every weight and tensor attribute of a graph and of the bodies in it."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield sparse.values
@@ -81,8 +81,7 @@ def graph_tensors(graph: GraphProto) -> Iterator[TensorProto]:
 
 
 def left_outside(model: ModelProto, folder: Path) -> None:
-    """Have a model's external data in ``folder`` stay there, in place: of large weights. Small ones are read in. Raises
-    ModelError."""
+    """Keep the large weights of a model in their files in ``folder``, and load the small ones. Raises ModelError."""
     import onnx
 
     try:
@@ -99,15 +98,14 @@ def left_outside(model: ModelProto, folder: Path) -> None:
 
 
 def is_outside(tensor: TensorProto) -> bool:
-    """Whether a weight was left in a file."""
+    """Return whether a weight was left in a file."""
     from onnx import TensorProto
 
     return tensor.data_location == TensorProto.EXTERNAL and Path(entries_of(tensor).get("location", "")).is_absolute()
 
 
 def read_outside(tensor: TensorProto, room: np.ndarray | None = None) -> np.ndarray:
-    """The values of a weight that was left in a file, read into memory of their own or into ``room`` (bytes). Raises
-    ModelError."""
+    """Read a weight that was left in a file into new memory, or into ``room`` (bytes). Raises ModelError."""
     import onnx
 
     entries = entries_of(tensor)
@@ -124,7 +122,7 @@ def read_outside(tensor: TensorProto, room: np.ndarray | None = None) -> np.ndar
 
 
 def _fill(file: IO[bytes], values: np.ndarray) -> None:
-    """A system reads at most 2 GiB at once."""
+    """Fill ``values`` from a file; a system reads at most 2 GiB at once."""
     done = 0
     while done < values.nbytes:
         count = file.readinto(values[done : done + (1 << 30)].data)  # type: ignore[attr-defined]
@@ -134,14 +132,14 @@ def _fill(file: IO[bytes], values: np.ndarray) -> None:
 
 
 class WeightFile:
-    """Weights in a temporary file, which goes with this object."""
+    """Weights in a temporary file, which is deleted with this object."""
 
     def __init__(self) -> None:
         self._folder = TemporaryDirectory(prefix="sgsdump-weights-")
         self._path = Path(self._folder.name) / "weights"
 
     def add(self, array: np.ndarray, name: str) -> TensorProto:
-        """Append a weight. Gives the tensor that stands for it; raises OutputError."""
+        """Append a weight and return the tensor that refers to it. Raises OutputError."""
         from onnx import TensorProto, helper
 
         tensor = TensorProto(name=name, dims=array.shape, data_type=helper.np_dtype_to_tensor_dtype(array.dtype))
@@ -151,7 +149,7 @@ class WeightFile:
                 file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         except OSError as error:
             raise OutputError(
-                f"cannot write {self._path}: {error.strerror or error} (TMPDIR names its folder)"
+                f"cannot write {self._path}: {error.strerror or error} (set TMPDIR to use another folder)"
             ) from None
         tensor.data_location = TensorProto.EXTERNAL
         tensor.external_data.add(key="length", value=str(array.nbytes))
@@ -160,8 +158,10 @@ class WeightFile:
 
 
 def moved_into(model: ModelProto, file: IO[bytes], name: str) -> ModelProto:
-    """A copy whose weights that were left outside lie in ``file``, which will stand beside the model as ``name``.
-    Raises ModelError."""
+    """Return a copy of the model whose outside weights are in ``file``, which will be beside the model as ``name``.
+
+    Raises ModelError.
+    """
     moved = type(model)()
     moved.CopyFrom(model)
     for tensor in moved.graph.initializer:
@@ -196,7 +196,7 @@ def _lies_at(tensor: TensorProto, location: Path, offset: int) -> None:
 
 
 def _at_page(file: IO[bytes]) -> int:
-    """Fill up to the next page; gives its offset."""
+    """Pad the file to the next page and return its offset."""
     offset = file.tell()
     file.write(bytes(-offset % _PAGE))
     return offset + -offset % _PAGE

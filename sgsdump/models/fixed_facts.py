@@ -1,6 +1,6 @@
-"""The facts that a fixed model keeps of how it was made: the records, and their one writer and one reader.
+"""Metadata of a fixed model: the facts of its creation, with their writer and reader.
 
-They are kept in the ONNX file's metadata under ``sgsdump.fixed``, as JSON:
+The facts are JSON in the ONNX file's metadata under ``sgsdump.fixed``:
 
     {"version": 1,
      "tensors": {NAME: {"dtype", "scale", "zero_point", "stored", "real", "picture", "model_order"}},
@@ -12,8 +12,8 @@ They are kept in the ONNX file's metadata under ``sgsdump.fixed``, as JSON:
      "decided": {NAME: WHO}, "raised_by": {NAME: RULE, CONFIG, QUANT_FILE or LEVEL of quant_plan},
      "masks": {NAME: [LOW, HIGH]} (null for an infinite end)}
 
-``model_order`` is left out where it is false, ``reads`` where the constants are last, and ``masks`` where there are
-none. Models are untrusted input: every type is checked.
+``model_order`` is omitted if false, ``reads`` if the constants are last, and ``masks`` if there are none. Models are
+untrusted input: every type is checked.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A tensor that the hardware keeps as integers.
+    """A tensor that the hardware stores as integers.
 
-    dtype   uint8 or int16.
-    stored  name of the integers in the fixed model's graph; ``real`` of the float32 they mean, where it is there.
-    picture  a picture input, which takes raw bytes.
-    model_order  of four dimensions, and dumped in the model's own order of axes.
+    dtype        uint8 or int16
+    stored       name of the integers in the fixed model's graph
+    real         name of the float32 values, if they are in the graph
+    picture      whether the tensor is an image input, which takes raw bytes
+    model_order  whether a 4-D tensor is dumped in the model's own order of axes
     """
 
     dtype: np.dtype
@@ -69,11 +70,11 @@ class StoredTensor:
 
 @dataclass(frozen=True)
 class StoredWeights:
-    """A convolution's weights.
+    """Weights of a convolution.
 
-    name   of the float weights they were made from.
-    dtype  int8 or int16.
-    scale  one step, or one for each index of ``axis``.
+    name   name of the float weights
+    dtype  int8 or int16
+    scale  one step, or one per index of ``axis``
     """
 
     name: str
@@ -83,8 +84,8 @@ class StoredWeights:
 
     @classmethod
     def of(cls, name: str, quant: Quant) -> StoredWeights:
-        """Of float weights and what they are stored with."""
-        assert quant.dtype is not None, "a plan knows every type"
+        """Return the record of float weights and their quantisation."""
+        assert quant.dtype is not None, "a plan has every type"
         steps = np.asarray(quant.scale, np.float64).tolist()
         return cls(name, quant.dtype, tuple(steps) if isinstance(steps, list) else steps, quant.axis)
 
@@ -95,12 +96,12 @@ class StoredWeights:
 
 @dataclass(frozen=True)
 class DumpedOperator:
-    """One operator as the simulators dump it.
+    """One operator as simulators dump it.
 
-    in_type, out_type  its type in the records of its inputs and of its outputs: a fused operator has two.
-    inputs, outputs    variable tensors by the float model's names.
-    constants          initializers, convolutions' weights by their stored names.
-    reads              inputs and constants in the order of the dump, where the constants are not last.
+    in_type, out_type  type in the records of its inputs and of its outputs: a fused operator has two
+    inputs, outputs    variable tensors by the float model's names
+    constants          initializers; weights of convolutions by their stored names
+    reads              inputs and constants in dump order, if the constants are not last
     """
 
     in_type: str
@@ -113,9 +114,14 @@ class DumpedOperator:
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of a fixed model: the inputs of input_config.ini, and the range of every stored tensor and
-    weight, and of convolutions' output channels; ``decided`` by whom or what each tensor has its type, ``raised_by``
-    who raised those at INT16. A range that was cut for a mask has the ends of the values as ``uncut``."""
+    """Origin of a fixed model.
+
+    inputs     inputs of input_config.ini
+    ranges     range of every stored tensor and weight; a range cut for a mask has the ends of the values as ``uncut``
+    channels   ranges of the output channels of convolutions
+    decided    who or what decided a tensor's type
+    raised_by  who raised a tensor to INT16
+    """
 
     inputs: tuple[ModelInput, ...] = ()
     ranges: Mapping[str, Range] = field(default_factory=dict)
@@ -126,8 +132,12 @@ class Origin:
 
 @dataclass(frozen=True)
 class FixedFacts:
-    """``weights`` by stored name; ``convolutions``: name of a convolution's output -> stored name of its weights;
-    ``biases``: stored name of bias and multiplier rows -> name of the bias."""
+    """Facts of a fixed model.
+
+    weights       stored name -> weights
+    convolutions  output name of a convolution -> stored name of its weights
+    biases        stored name of bias and multiplier rows -> name of the bias
+    """
 
     tensors: Mapping[str, StoredTensor]
     weights: Mapping[str, StoredWeights]
@@ -138,7 +148,7 @@ class FixedFacts:
 
 
 def is_fixed(model: Model) -> bool:
-    """Whether a model was made by ``calibrate``."""
+    """Return whether ``calibrate`` made the model."""
     return _text_of(model.proto) is not None
 
 
@@ -168,14 +178,14 @@ def write_facts(facts: FixedFacts, proto: ModelProto) -> None:
 
 
 def operator_entry(op: DumpedOperator) -> dict[str, Any]:
-    """Return an operator for metadata: without ``reads`` where the constants are last."""
+    """Return an operator for metadata, without ``reads`` if the constants are last."""
     entry = {"in": op.in_type, "out": op.out_type}
     entry |= {key: getattr(op, key) for key in ("inputs", "constants", "outputs")}
     return entry | ({"reads": op.reads} if op.reads else {})
 
 
 def replace_facts(facts: FixedFacts, proto: ModelProto) -> None:
-    """Write facts in place of those that a model has."""
+    """Replace the facts of a model."""
     kept = [entry for entry in proto.metadata_props if entry.key != METADATA_KEY]
     del proto.metadata_props[:]
     proto.metadata_props.extend(kept)
@@ -183,7 +193,7 @@ def replace_facts(facts: FixedFacts, proto: ModelProto) -> None:
 
 
 def _tensor_entry(tensor: StoredTensor) -> dict[str, Any]:
-    """Without ``model_order`` where it is false."""
+    """Return a tensor for metadata, without ``model_order`` if false."""
     entry = {**vars(tensor), "dtype": str(tensor.dtype)}
     if not tensor.model_order:
         del entry["model_order"]
@@ -191,8 +201,10 @@ def _tensor_entry(tensor: StoredTensor) -> dict[str, Any]:
 
 
 def read_facts(model: Model) -> FixedFacts | None:
-    """The facts of a fixed model, None for a float one. Raises ModelError for metadata that are damaged, or that do
-    not fit the model's graph."""
+    """Return the facts of a fixed model, or None for a float model.
+
+    Raises ModelError for metadata that are damaged or do not fit the model's graph.
+    """
     text = _text_of(model.proto)
     if text is None:
         return None
@@ -202,7 +214,7 @@ def read_facts(model: Model) -> FixedFacts | None:
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else str(error)[:200]
         raise ModelError(
-            f"{model.path}: its metadata {METADATA_KEY!r} are damaged ({reason}); make the fixed model again"
+            f"{model.path}: its metadata {METADATA_KEY!r} are damaged ({reason}); create the fixed model again"
         ) from None
     return facts
 
@@ -282,7 +294,7 @@ def _ends(entry: Any) -> tuple[float, float]:
 
 
 def _check_constants(facts: FixedFacts, proto: ModelProto) -> None:
-    """Every constant that an operator names is in the graph, with as many scales as its axis is long."""
+    """Check that every constant of an operator is in the graph, with as many scales as the length of its axis."""
     dims = {tensor.name: tensor.dims for tensor in proto.graph.initializer}
     listed = _listed_constants(proto)
     for name in (name for op in facts.operators for name in op.constants):
@@ -297,7 +309,7 @@ def _check_constants(facts: FixedFacts, proto: ModelProto) -> None:
 
 
 def _listed_constants(proto: ModelProto) -> frozenset[str]:
-    """The constants of a .sim file that are in its facts alone (``sim_facts``)."""
+    """Return the constants of a .sim file that are only in its facts (``sim_facts``)."""
     text = next((entry.value for entry in proto.metadata_props if entry.key == SIM_FACTS), None)
     constants = _of(dict, json.loads(text)["constants"]) if text is not None else {}
     return frozenset(name for name, entry in constants.items() if not entry["initializer"])

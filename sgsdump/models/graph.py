@@ -1,8 +1,7 @@
-"""An ONNX graph: an index over it (which node makes a tensor, which nodes read it, which tensors are constants), the
-nodes and bodies inside it, an order in which its nodes can run, and the types of its tensors.
+"""Index and utilities of an ONNX graph: producers, consumers, constants, bodies, execution order and tensor types.
 
-Names that If, Loop and Scan bodies capture from outside count as read by the node that holds the body. Types are
-inferred by onnx on a skeleton whose big weights are inputs: on the model itself it would copy them all.
+Names that the bodies of If, Loop and Scan capture from outside count as read by the node with the body. onnx infers
+types on a skeleton whose large weights are inputs; on the model itself, onnx would copy all weights.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ if TYPE_CHECKING:
     import onnx
     from onnx import GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
 
-# Weights up to this many elements are shape parameters more often than not; shape inference wants their values.
+# Weights up to this many elements are mostly shape parameters, whose values shape inference needs.
 SMALL_WEIGHT = 1024
-# Inference takes any vector for a shape and invents a name for each unknown size in it: 70 bytes an element.
+# Inference treats any vector as a shape and creates a name for each unknown size: 70 bytes per element.
 LONG_VECTOR = 1 << 16
-# Operators of onnxruntime that onnx cannot infer; their output has the type of their first input.
+# onnxruntime operators unknown to onnx's inference; the output has the type of the first input.
 UNKNOWN_TO_ONNX = frozenset(["SimplifiedLayerNormalization"])
 # The IR version from which weights need not be among the inputs.
 UNLISTED_WEIGHTS = 4
-# The domain of ONNX's own operators, in both ways of writing it.
+# Both spellings of the domain of standard ONNX operators.
 MAIN_DOMAINS = ("", "ai.onnx")
 
-# Where a model keeps what is known of the .sim file that it was read from.
+# Metadata key of the facts of the .sim file that a model was read from.
 SIM_FACTS = "sgsdump.sim"
 
-# Operators whose output holds the values of their input, each of them once, in another order or shape.
+# Operators whose output has each input value exactly once, in another order or shape.
 REARRANGING = frozenset(("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"))
-# A # that a word follows: how names made from a tensor's end. Those of a folded BatchNormalization are the model's own.
+# A # before a word ends a name derived from a tensor's. Names of a folded BatchNormalization are the model's own.
 _ENDING = re.compile(r"#+(?=[A-Za-z])(?!bias\b|folded:)")
 
 
@@ -53,7 +52,7 @@ class Graph:
 
     @cached_property
     def nodes(self) -> list[NodeProto]:
-        """The nodes, held so that each stays the same Python object while this view lives."""
+        """Nodes of the graph, held so that each stays the same Python object while this view exists."""
         return list(self.proto.graph.node)
 
     @cached_property
@@ -63,7 +62,7 @@ class Graph:
 
     @cached_property
     def inputs(self) -> list[str]:
-        """The real inputs: older models list their weights here too, those are left out."""
+        """Real inputs, without the weights that older models list here."""
         return [i.name for i in self.proto.graph.input if i.name not in self.constants]
 
     @cached_property
@@ -85,14 +84,13 @@ class Graph:
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
-        """The shape of every tensor whose rank is known; None stands for a length that is not."""
+        """Shapes of all tensors of known rank; None for an unknown size."""
         types = {**infer_types(self.proto), **{output.name: output.type for output in self.proto.graph.output}}
         return {name: tuple(sizes) for name, kind in types.items() if (sizes := sizes_of(kind)) is not None}
 
     @cached_property
     def from_shapes(self) -> frozenset[str]:
-        """The tensors that follow from shapes alone, whatever the values are: constants once the input's size is
-        settled."""
+        """Tensors that depend on shapes only, not on values: constants once the input size is known."""
         found: set[str] = set()
         for node in self.nodes:
             variables = self.variables(node)
@@ -101,15 +99,15 @@ class Graph:
         return frozenset(found)
 
     def value(self, name: str) -> np.ndarray:
-        """The values of a constant, as numpy. Raises ModelError for damaged ones."""
+        """Return the values of a constant. Raises ModelError if damaged."""
         return values_of(self.constants[name])
 
     def variables(self, node: NodeProto) -> list[str]:
-        """A node's inputs that are not constants, in order, each once."""
+        """Return the distinct inputs of a node that are not constants, in order."""
         return [name for name in dict.fromkeys(node.input) if name and name not in self.constants]
 
     def sole_consumer(self, name: str) -> NodeProto | None:
-        """The one node that reads a tensor; None when several do, or when it leaves the graph."""
+        """Return the only node that reads a tensor; None if several do, or if the tensor is a graph output."""
         readers = self.consumers.get(name, [])
         if len(readers) != 1 or name in self.outputs or name not in readers[0].input:
             return None
@@ -117,8 +115,11 @@ class Graph:
 
 
 def mark_of(proto: ModelProto) -> str:
-    """The mark between a tensor's name and a word in the names that are made from it (``conv1#stored``): # where no
-    name of the model has it before a letter, as many of them as none has elsewhere. So such names are nobody else's."""
+    """Return the separator between a tensor's name and a word in derived names (``conv1#stored``).
+
+    The separator is ``#``, repeated more often than in any name of the model before a letter, so that derived names are
+    unique.
+    """
     graph = proto.graph
     names = [tensor.name for tensor in (*graph.input, *graph.initializer)]
     names += [name for node in graph.node for name in (node.name, *node.output)]
@@ -126,7 +127,7 @@ def mark_of(proto: ModelProto) -> str:
 
 
 def attribute(node: NodeProto, name: str, default: Any = None) -> Any:
-    """An attribute's Python value, or ``default`` when the node does not carry it."""
+    """Return the Python value of an attribute, or ``default`` if the node lacks it."""
     from onnx import helper
 
     for item in node.attribute:
@@ -136,7 +137,7 @@ def attribute(node: NodeProto, name: str, default: Any = None) -> Any:
 
 
 def bodies(node: NodeProto) -> Iterator[GraphProto]:
-    """The sub-graphs a node carries: branches of If, bodies of Loop and Scan."""
+    """Yield the sub-graphs of a node: branches of If, bodies of Loop and Scan."""
     for item in node.attribute:
         if item.HasField("g"):
             yield item.g
@@ -144,7 +145,7 @@ def bodies(node: NodeProto) -> Iterator[GraphProto]:
 
 
 def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    """A graph, and the bodies inside it at any depth."""
+    """Yield a graph and the bodies in it at any depth."""
     yield graph
     for node in graph.node:
         for body in bodies(node):
@@ -152,7 +153,7 @@ def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
 
 
 def all_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-    """Nodes, each followed by those inside its bodies at any depth."""
+    """Yield nodes, each followed by the nodes in its bodies at any depth."""
     for node in nodes:
         yield node
         for body in bodies(node):
@@ -160,14 +161,14 @@ def all_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
 
 
 def inner_tensors(node: NodeProto) -> Iterator[str]:
-    """Names of the tensors made inside a node's bodies, at any depth; they cannot be put out."""
+    """Yield the names of tensors computed in a node's bodies at any depth; these cannot be model outputs."""
     for body in bodies(node):
         for inner in all_nodes(body.node):
             yield from filter(None, inner.output)
 
 
 def captured(node: NodeProto) -> list[str]:
-    """Outer names that a node's bodies read, in order of first use."""
+    """Return the outer names that a node's bodies read, in order of first use."""
     names: dict[str, None] = {}
     for body in bodies(node):
         local = _local_names(body)
@@ -178,19 +179,18 @@ def captured(node: NodeProto) -> list[str]:
 
 
 def _local_names(body: GraphProto) -> set[str]:
-    """Names of what a body defines itself."""
+    """Return the names that a body defines itself."""
     produced = (output for inner in body.node for output in inner.output)
     return {*(info.name for info in body.input), *weight_names(body), *produced}
 
 
 def needs(node: NodeProto) -> set[str]:
-    """Names of everything a node reads: its own inputs and the outer values that its bodies capture."""
+    """Return the names that a node reads: its inputs and the outer values that its bodies capture."""
     return {name for name in (*node.input, *captured(node)) if name}
 
 
 def reading(node: NodeProto, names: Mapping[str, str]) -> NodeProto:
-    """A copy of a node that reads other tensors: its own inputs, and the outer values that its bodies capture, by the
-    new names."""
+    """Return a copy of a node with its inputs and captured outer values renamed."""
     copy = type(node)()
     copy.CopyFrom(node)
     _rename_reads(copy, names)
@@ -210,7 +210,7 @@ def _rename_reads(node: NodeProto, names: Mapping[str, str]) -> None:
 
 
 def drop_unused_constants(proto: ModelProto) -> None:
-    """Remove initializers (and the graph inputs older models list for them) that nothing reads any more, in place."""
+    """Remove unused initializers, and the graph inputs that older models list for them, in place."""
     graph = Graph(proto)
     used = set(graph.consumers) | set(graph.outputs)
     for field in (proto.graph.initializer, proto.graph.input):
@@ -220,8 +220,10 @@ def drop_unused_constants(proto: ModelProto) -> None:
 
 
 def unlist_weights(proto: ModelProto) -> None:
-    """Remove the weights from the graph's inputs, where models of IR version 3 list them, in place. A listed weight is
-    no constant, but the default of an input."""
+    """Remove the weights from the graph's inputs, where models of IR version 3 list them, in place.
+
+    A listed weight is not a constant but the default of an input.
+    """
     weights = weight_names(proto.graph)
     inputs = [entry for entry in proto.graph.input if entry.name not in weights]
     if len(inputs) < len(proto.graph.input):
@@ -231,37 +233,37 @@ def unlist_weights(proto: ModelProto) -> None:
 
 
 def weight_names(graph: GraphProto) -> set[str]:
-    """Names of the dense and sparse initializers."""
+    """Return the names of dense and sparse initializers."""
     return {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
 
 
 def weights_of(graph: GraphProto) -> dict[str, TensorProto | SparseTensorProto]:
-    """The dense, then the sparse initializers by name."""
+    """Return dense, then sparse initializers by name."""
     return {t.name: t for t in graph.initializer} | {t.values.name: t for t in graph.sparse_initializer}
 
 
 def has_weights_outside(proto: ModelProto) -> bool:
-    """Whether any initializer's values are not in the model."""
+    """Return whether the values of any initializer are outside the model."""
     return any(tensor.data_location == tensor.EXTERNAL for tensor in proto.graph.initializer)
 
 
 def opset_of(proto: ModelProto, absent: int = 1) -> int:
-    """The version of ONNX's own operators that a model asks for; ``absent`` where it names none."""
+    """Return the version of the standard operators that a model requires; ``absent`` if not given."""
     return next((entry.version for entry in proto.opset_import if entry.domain in MAIN_DOMAINS), absent)
 
 
 def called(node: NodeProto) -> str:
-    """How messages speak of a node: ``node 'conv1' (Conv)``; nodes without a name are known by their first output."""
+    """Return how messages name a node: ``node 'conv1' (Conv)``; a node without a name is named by its first output."""
     operator = f"{node.domain}.{node.op_type}" if node.domain not in MAIN_DOMAINS else node.op_type
     if node.name:
         return f"node {node.name!r} ({operator})"
-    return f"the {operator} node that makes {next(filter(None, node.output), 'nothing')!r}"
+    return f"the {operator} node that computes {next(filter(None, node.output), 'nothing')!r}"
 
 
 def sorted_nodes(graph: GraphProto) -> list[NodeProto]:
-    """The nodes in an order in which they can run; the file's own order wherever that is possible.
+    """Return the nodes in an executable order that follows the file's order where possible.
 
-    Raises ModelError when the graph has a cycle, a tensor made twice, or a tensor that nothing makes.
+    Raises ModelError if the graph has a cycle, a tensor computed twice, or a tensor that no node computes.
     """
     available = weight_names(graph) | {info.name for info in graph.input}
     makers = _makers(graph, available)
@@ -271,7 +273,7 @@ def sorted_nodes(graph: GraphProto) -> list[NodeProto]:
         sources = set()
         for name in needs(node) - available:
             if name not in makers:
-                raise ModelError(f"{called(node)} needs the tensor {name!r}, which nothing in the model makes")
+                raise ModelError(f"{called(node)} needs the tensor {name!r}, which nothing in the model computes")
             sources.add(makers[name])
         waits.append(len(sources))
         for source in sources:
@@ -284,7 +286,7 @@ def sorted_nodes(graph: GraphProto) -> list[NodeProto]:
 
 
 def with_nodes(proto: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:
-    """Return a copy of the model with these nodes in place of its own."""
+    """Return a copy of the model with these nodes instead of its own."""
     result = type(proto)()
     result.CopyFrom(proto)
     del result.graph.node[:]
@@ -297,15 +299,15 @@ def _makers(graph: GraphProto, available: set[str]) -> dict[str, int]:
     for index, node in enumerate(graph.node):
         for name in filter(None, node.output):
             if name in available:
-                raise ModelError(f"{called(node)} makes the tensor {name!r}, which is an input or weight already")
+                raise ModelError(f"{called(node)} computes the tensor {name!r}, which is already an input or weight")
             if name in makers:
-                raise ModelError(f"two nodes of the model make the tensor {name!r}; {called(node)} is the second")
+                raise ModelError(f"two nodes of the model compute the tensor {name!r}; {called(node)} is the second")
             makers[name] = index
     return makers
 
 
 def _ready_first(waits: list[int], users: dict[int, list[int]]) -> list[int]:
-    """Kahn's algorithm with a heap: among the nodes that can run, the one that stands first in the file."""
+    """Run Kahn's algorithm with a heap: among the ready nodes, the first in the file goes first."""
     ready = [index for index, count in enumerate(waits) if count == 0]
     heapq.heapify(ready)
     order = []
@@ -324,11 +326,11 @@ def infer_types(
     shapes: Mapping[str, Sequence[int]] | None = None,
     nodes: Iterable[onnx.NodeProto] | None = None,
 ) -> dict[str, onnx.TypeProto]:
-    """TypeProto by tensor name, of every input, weight and node output of the main graph whose type can be known.
+    """Return the type of every input, weight and node output of the main graph whose type can be inferred.
 
-    shapes  shape by input name, where it is known better than the model says; the types that the model itself
-            declares for inner tensors are then ignored.
-    nodes   the graph's nodes in an order in which they can run, where the file's own order is none.
+    shapes  shape by input name, if known better than from the model; the model's declared types of inner tensors are
+            then ignored
+    nodes   the graph's nodes in an executable order, if the file's own order is not executable
     """
     import onnx
 
@@ -338,28 +340,28 @@ def infer_types(
     try:
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     except Exception:
-        # A model that defeats shape inference may still run; what it declares is then all there is to know.
+        # A model can run even if shape inference fails; then only its declared types are known.
         inferred = model.graph
     types = {t.name: tensor_type(t) for t in inferred.initializer}
     return types | {info.name: info.type for info in (*inferred.value_info, *inferred.input)}
 
 
 def tensor_type(tensor: onnx.TensorProto) -> onnx.TypeProto:
-    """The TypeProto of a weight."""
+    """Return the type of a weight."""
     import onnx
 
     return onnx.helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
 
 
 def is_known(kind: onnx.TypeProto | None) -> bool:
-    """Whether a type says enough for a graph input: a kind of value and, for a tensor, its element type."""
+    """Return whether a type is sufficient for a graph input: a kind of value, and the element type of a tensor."""
     if kind is None or kind.WhichOneof("value") is None:
         return False
     return kind.WhichOneof("value") != "tensor_type" or kind.tensor_type.elem_type != 0
 
 
 def sizes_of(kind: onnx.TypeProto) -> list[int | None] | None:
-    """The shape of a tensor's type, None for a size left open; None when there is no shape."""
+    """Return the sizes of a tensor type, None for an open size; None without a shape."""
     tensor = kind.tensor_type
     if not tensor.HasField("shape"):
         return None
@@ -367,7 +369,7 @@ def sizes_of(kind: onnx.TypeProto) -> list[int | None] | None:
 
 
 def values_of(tensor: onnx.TensorProto) -> np.ndarray:
-    """The values of a weight, as numpy. Raises ModelError for damaged ones."""
+    """Return the values of a weight. Raises ModelError if damaged."""
     from onnx import numpy_helper
 
     if tensor.data_location == tensor.EXTERNAL and is_outside(tensor):
@@ -376,19 +378,19 @@ def values_of(tensor: onnx.TensorProto) -> np.ndarray:
         return numpy_helper.to_array(tensor)
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise ModelError(
-            f"the values of the weight {tensor.name!r} cannot be read ({type(error).__name__}: {error}); is the "
-            f"model's file damaged? Export it anew"
+            f"the values of the weight {tensor.name!r} cannot be read ({type(error).__name__}: {error}); if the "
+            f"model's file is damaged, export the model again"
         ) from None
 
 
 def nbytes_of(tensor: onnx.TensorProto) -> int:
-    """The bytes of a weight's values as numpy has them; 0 where it has none such."""
+    """Return the bytes of a weight's values in numpy; 0 for a type unknown to numpy."""
     dtype = dtype_of(tensor.data_type)
     return 0 if dtype is None else dtype.itemsize * math.prod(tensor.dims)
 
 
 def dtype_of(elem_type: int) -> np.dtype | None:
-    """The numpy dtype of an ONNX element type; None for one that numpy and ml_dtypes do not have."""
+    """Return the numpy dtype of an ONNX element type; None if neither numpy nor ml_dtypes has it."""
     import onnx
 
     try:
@@ -398,7 +400,7 @@ def dtype_of(elem_type: int) -> np.dtype | None:
 
 
 def _stand_in(tensor: onnx.TensorProto) -> onnx.TypeProto:
-    """The type of the input that stands for a weight; a long vector's length is left open."""
+    """Return the type of the input that replaces a weight; the length of a long vector is left open."""
     import onnx
 
     kind = tensor_type(tensor)
@@ -445,8 +447,7 @@ def _skeleton(
 
 
 def without_values(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy with the graph's nodes, names, types and plain attributes. Of weights it has name, type and shape; of
-    functions nothing."""
+    """Return a copy with nodes, names, types and plain attributes; weights without values, no functions."""
     import onnx
 
     model = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import, producer_name="sgsdump")
@@ -472,7 +473,7 @@ def _copy_graph(graph: onnx.GraphProto, copy: onnx.GraphProto) -> None:
 
 
 def _copy_attribute(item: onnx.AttributeProto, copy: onnx.AttributeProto) -> None:
-    """Bodies without values, long lists and texts not at all: they are tables and weights."""
+    """Copy an attribute: bodies without values, no long lists and texts, which are tables and weights."""
     if item.HasField("g"):
         _copy_graph(item.g, copy.g)
     for body in item.graphs:
@@ -488,48 +489,51 @@ def _copy_attribute(item: onnx.AttributeProto, copy: onnx.AttributeProto) -> Non
             getattr(copy, field).extend(getattr(item, field))
 
 
-# How the name of a tensor ends that the SDK's converter brings back into its own order for a convolution.
+# Name ending of a tensor that the SDK's converter transposes back to its own order for a convolution.
 BROUGHT_BACK = "_transpose_output"
-# How the name of a fully connected operator's own copy of what it reads ends.
+# Name ending of a fully connected operator's own copy of its input.
 RESHAPED = "_reshape"
-# How the name of a Softmax over several axes (before opset 13) ends where onnx's version converter takes it apart: a
-# Reshape after it has the model's own name.
+# Name ending of a Softmax over several axes (before opset 13) that onnx's version converter splits: the Reshape after
+# the Softmax has the model's own name.
 TAKEN_APART = "_intermediate"
-# What has two dimensions for the SDK's Caffe converter; what a fully connected operator puts out has four.
+# Operators with 2-D outputs in the SDK's Caffe converter; the output of a fully connected operator has four dimensions.
 FLAT = ("Concat", "Flatten", "Reshape")
-# How the name of what a Caffe Reorg puts out ends before the SDK's converter brings it back.
+# Name ending of the output of a Caffe Reorg before the SDK's converter transposes it back.
 CUT_TO_PIXELS = "_reshape#1_output"
 _LEAVES_ORDER = ("Transpose", "Reshape", "DepthToSpace")
 _TAKES_ORDER_BACK = ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Resize")
 
 
 def is_reshape_of_converter(node: NodeProto) -> bool:
-    """Whether a node is the reshape that the SDK's converter makes before a fully connected operator, or the like of it
-    before a product of other than two dimensions."""
+    """Return whether the SDK's converter made the node: the reshape before a fully connected operator.
+
+    The converter makes the same kind of node before a product that is not 2-D.
+    """
     return node.op_type in ("Flatten", "Identity") and node.output[0].startswith(f"{node.input[0]}{RESHAPED}")
 
 
 def is_taken_apart(graph: Graph, softmax: str) -> bool:
-    """Whether a Softmax's output is only the rows that a Reshape, which has the name of the model's own Softmax, puts
-    back into shape."""
+    """Return whether a Softmax's output only feeds the Reshape that restores the shape under the model's own name."""
     readers = graph.consumers.get(softmax, ())
     return len(readers) == 1 and puts_together(readers[0])
 
 
 def puts_together(node: NodeProto) -> bool:
-    """Return whether a Reshape has the name of a Softmax that is taken apart."""
+    """Return whether a Reshape has the name of a split Softmax."""
     return node.op_type == "Reshape" and node.input[0] == node.output[0] + TAKEN_APART
 
 
 def is_of_sim(proto: ModelProto) -> bool:
-    """Return whether a model was read from a .sim file: its metadata then has the facts of ``sim_facts``."""
+    """Return whether a model was read from a .sim file: its metadata have the facts of ``sim_facts``."""
     return any(entry.key == SIM_FACTS for entry in proto.metadata_props)
 
 
 def in_model_order(graph: Graph) -> frozenset[str]:
-    """Tensors of four dimensions that the SDK keeps in the model's own order of axes, all others being N, H, W, C: what
-    a Transpose or Reshape puts out, and what is computed from that before the next convolution. A model that was read
-    from a .sim file has none."""
+    """Return the 4-D tensors that the SDK keeps in the model's order of axes; all others are N, H, W, C.
+
+    These are outputs of a Transpose or Reshape, and results computed from them before the next convolution. A model
+    read from a .sim file has none.
+    """
     found: set[str] = set()
     for node in () if is_of_sim(graph.proto) else graph.nodes:
         shape, shapes = graph.shapes.get(node.output[0]), [graph.shapes.get(name) for name in node.input]
@@ -537,7 +541,7 @@ def in_model_order(graph: Graph) -> frozenset[str]:
         leaves = leaves and not puts_together(node)
         turned = found.intersection(node.input)
         spread = shape in shapes and not any(graph.shapes.get(name) == shape for name in turned)
-        # A Concat of some such and some others is put together in the hardware's order.
+        # A Concat of tensors in both orders is computed in the hardware's order.
         mixed = node.op_type == "Concat" and not found.issuperset(node.input)
         if leaves or (turned and not spread and not mixed and node.op_type not in _TAKES_ORDER_BACK):
             back = node.op_type == "Transpose" and node.input[0].endswith(CUT_TO_PIXELS)

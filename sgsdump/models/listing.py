@@ -1,4 +1,4 @@
-"""A model file as its own format has it, for ``show``: what a model reader lists without running anything."""
+"""Contents of a model file in its own format, listed by ``show`` without running the model."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ NAME = "name"
 
 @dataclass(frozen=True)
 class ModelListing:
-    """A listed model file.
+    """Contents of a model file.
 
-    kind       what the file is, as a user calls it.
-    facts      what holds for the whole file, by a word for it.
-    operators  a row per operator: ``name`` of its first output, its type and options.
-    tensors    a row per tensor: ``name``, and what the file says of it. All rows of a list have the same keys.
+    kind       file type in the user's words
+    facts      properties of the whole file, by label
+    operators  one row per operator: ``name`` of its first output, type and options
+    tensors    one row per tensor: ``name`` and properties in the file; all rows of a list have the same keys
     """
 
     kind: str
@@ -26,7 +26,7 @@ class ModelListing:
     tensors: Sequence[Mapping[str, Any]] = ()
 
     def selected(self, patterns: Sequence[str]) -> ModelListing:
-        """Return the rows whose names match one of the patterns; all of them without patterns."""
+        """Return the rows whose names match one of the patterns, or all rows without patterns."""
         if not patterns:
             return self
 
@@ -38,7 +38,7 @@ class ModelListing:
 
 @dataclass(frozen=True)
 class ListedDifference:
-    """A tensor of which two files say different things; None for a file that lacks the tensor or the word."""
+    """A tensor property that differs between two files; None for a file without the tensor or the property."""
 
     name: str
     word: str
@@ -47,8 +47,10 @@ class ListedDifference:
 
 
 def differences(sample: ModelListing, benchmark: ModelListing, words: Sequence[str]) -> list[ListedDifference]:
-    """Return where two files differ in these words of their tensors, and which tensors one of them lacks, in the order
-    of the sample."""
+    """Return the differences of two files in these properties of their tensors, in the order of the sample.
+
+    A tensor that one file lacks is a difference too.
+    """
     rows, others = ({row[NAME]: row for row in listing.tensors} for listing in (sample, benchmark))
     found = []
     for name in dict.fromkeys((*rows, *others)):

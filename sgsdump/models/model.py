@@ -1,10 +1,10 @@
-"""Models in memory, their inputs and how an array fits one, the contract of a model reader, and ``open_model``.
+"""Models in memory, their inputs, the ``ModelReader`` interface, and ``open_model``.
 
-Whatever a model was written in, it is an ONNX ModelProto from here on. To add a framework: write ``models/NAME.py``
-with a module-level ``READER = ModelReader(...)`` and list it in ``models/__init__.py``.
+Every model is an ONNX ModelProto in memory, whatever its file format. To add a framework, write ``models/NAME.py`` with
+a module-level ``READER = ModelReader(...)`` and list it in ``models/__init__.py``.
 
-A model made of a Caffe net carries a table in its metadata: which tensor is which stage of which blob. It travels with
-the fixed model: a reader of a report, a range file or a dump needs no prototxt.
+A model made from a Caffe network has a table in its metadata that maps tensors to stages of blobs. The fixed model
+keeps the table, so readers of reports, range files and dumps need no prototxt.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 HEAD_BYTES = 4096
 NATIVE = ("tflite", "openvino")
-"""Readers of models that only their own framework runs, which has the same name."""
+"""Names of readers whose models only the framework of the same name can run."""
 CODES = "sgsdump.codes"
-"""Key of an input's metadata: it is declared as the float32 that it means, and takes codes of this type too."""
+"""Metadata key of an input that is declared as float32 real values, and also accepts codes of this type."""
 _NO_TENSORS = {
     "sequence_type": "a sequence",
     "optional_type": "an optional value",
@@ -53,10 +53,10 @@ _NO_TENSORS = {
 class InputSpec:
     """One input of a model.
 
-    shape  None for every size that is not fixed; 4-D is NCHW, or NHWC.
-    dtype  numpy's; float32 for bfloat16.
-    also   the model's own dtype where that is bfloat16, or that of a quantised input's codes; such arrays are taken as
-           they are.
+    shape  None for each size that is not fixed; 4-D is NCHW or NHWC
+    dtype  numpy type; float32 for bfloat16
+    also   further types that are accepted unchanged: bfloat16 if the model's input has this type, or the code type of a
+           quantised input
     """
 
     name: str
@@ -66,10 +66,11 @@ class InputSpec:
 
 
 def fit(array: np.ndarray, spec: InputSpec, layout: str, what: str) -> np.ndarray:
-    """``array`` in the input's shape and dtype, C-contiguous; ``what`` begins the error messages.
+    """Return ``array`` in the input's shape and dtype, C-contiguous; ``what`` begins the error messages.
 
-    A missing batch axis is added; a 4-D array is transposed when only so it fits. Where both ways fit, NHWC is
-    transposed and NCHW left. Raises InputError for another shape, NaN or Inf, and values the dtype cannot hold.
+    A missing batch axis is added. A 4-D array is transposed if only the transposed array fits. If both fit, NHWC is
+    transposed and NCHW is not. Raises InputError for another shape, NaN or Inf, and values that the dtype cannot
+    represent.
     """
     batched = array[None] if array.ndim == len(spec.shape) - 1 else array
     transposed = [to_nchw(batched), to_nhwc(batched)]
@@ -77,8 +78,8 @@ def fit(array: np.ndarray, spec: InputSpec, layout: str, what: str) -> np.ndarra
     fitting = next((way for way in ways if fits(way.shape, spec.shape)), None)
     if fitting is None:
         raise InputError(
-            f"{what} has the shape {shape_text(array.shape)}, "
-            f"the model's input {spec.name!r} takes {shape_text(spec.shape)}{_of_batch(ways, spec)}"
+            f"{what} has shape {shape_text(array.shape)}, "
+            f"but the model's input {spec.name!r} takes {shape_text(spec.shape)}{_of_batch(ways, spec)}"
         )
     if fitting.dtype.kind == "f" and not np.isfinite(fitting).all():
         raise InputError(f"{what} holds {np.count_nonzero(~np.isfinite(fitting))} NaN or infinite values")
@@ -86,12 +87,12 @@ def fit(array: np.ndarray, spec: InputSpec, layout: str, what: str) -> np.ndarra
 
 
 def _of_batch(ways: Sequence[np.ndarray], spec: InputSpec) -> str:
-    """What to do about an array that the input would take but for its first axis; empty where it is not that."""
+    """Return advice for an array that differs from the input only in its first axis, otherwise ""."""
     batch = spec.shape[0] if spec.shape else None
     sizes = {len(way) for way in ways if way.ndim and fits(way.shape[1:], spec.shape[1:])}
     if batch == 1 and sizes:
-        return ": give a file for each of them, or a data loader that yields one at a time (--data-loader-script)"
-    return f": give .npy files of {batch} at once, or export it for a batch of 1" if batch and 1 in sizes else ""
+        return ": give one file per sample, or a data loader that yields one at a time (--data-loader-script)"
+    return f": give .npy files with a batch of {batch}, or export the model for batch 1" if batch and 1 in sizes else ""
 
 
 def _cast(array: np.ndarray, spec: InputSpec, what: str) -> np.ndarray:
@@ -103,7 +104,7 @@ def _cast(array: np.ndarray, spec: InputSpec, what: str) -> np.ndarray:
         low, high = rounded.min(), rounded.max()
         if low < limits.min or high > limits.max:
             raise InputError(
-                f"{what} holds values from {low} to {high}, the model's input {spec.name!r} is {spec.dtype}"
+                f"{what} holds values from {low} to {high}, but the model's input {spec.name!r} is {spec.dtype}"
             )
         return rounded.astype(spec.dtype, copy=False)
     with np.errstate(over="ignore"):
@@ -114,7 +115,7 @@ def _cast(array: np.ndarray, spec: InputSpec, what: str) -> np.ndarray:
 
 
 def check_feed(feed: Mapping[str, np.ndarray], inputs: Sequence[InputSpec]) -> None:
-    """Raises InputError, naming the expected and the given type and shape, when a feed does not fit the inputs."""
+    """Raise InputError, with expected and given type and shape, if a feed does not fit the inputs."""
     specs = {spec.name: spec for spec in inputs}
     for name in feed:
         if name not in specs:
@@ -130,8 +131,10 @@ def check_feed(feed: Mapping[str, np.ndarray], inputs: Sequence[InputSpec]) -> N
 
 
 def fitted(feed: Mapping[str, np.ndarray], inputs: Sequence[InputSpec]) -> dict[str, np.ndarray]:
-    """The feed, checked, in the model's own dtypes: what goes to a bfloat16 input may come as float32 too, and is
-    rounded to nearest even. Raises InputError as ``check_feed``."""
+    """Check the feed and return it in the model's own dtypes; raises InputError as ``check_feed``.
+
+    A float32 array for a bfloat16 input is rounded to nearest even.
+    """
     check_feed(feed, inputs)
     rounded = {spec.name: spec.also[0] for spec in inputs if spec.also}
     return {name: array.astype(rounded[name]) if name in rounded else array for name, array in feed.items()}
@@ -139,12 +142,12 @@ def fitted(feed: Mapping[str, np.ndarray], inputs: Sequence[InputSpec]) -> dict[
 
 @dataclass(frozen=True)
 class PostProcessingCut:
-    """Where a network was cut before the post-processing that it ends in, which is not computed here.
+    """Position at which a network was cut before its final post-processing, which sgsdump does not compute.
 
-    first    name and type of its first layer of post-processing.
-    layers   the names of all layers that went, in the network's order: also those that only served them.
-    blobs    what those made, and the inputs that nothing else reads.
-    outputs  what the network ends in now, in its order.
+    first    name and type of the first post-processing layer
+    layers   names of all removed layers in network order, including layers that only served them
+    blobs    outputs of the removed layers, and inputs that no other layer reads
+    outputs  outputs of the cut network, in order
     """
 
     first: tuple[str, str]
@@ -155,15 +158,15 @@ class PostProcessingCut:
 
 @dataclass(frozen=True, eq=False)
 class Native:
-    """What is known of a model that only its own framework runs, from its file; its ``proto`` is the graph alone.
+    """Facts from the file of a model that only its own framework runs; the model's ``proto`` is the graph alone.
 
-    runtime  who runs it, a name in ``executors.native.RUNTIMES``.
-    kind     what it is called in messages.
-    layout   the order of the axes of its 4-D tensors.
-    quants   how its quantised tensors are dequantised, by name, constants among them.
-    keys     how the runtime finds a tensor, by name.
-    unseen   by name what no run gives, and why.
-    constants  by name where a constant's values begin in the file, and how many bytes they take, as far as it says so.
+    runtime    runtime that runs the model, a name in ``executors.native.RUNTIMES``
+    kind       model type in messages
+    layout     order of the axes of 4-D tensors
+    quants     quantisation of quantised tensors, including constants, by name
+    keys       key of a tensor in the runtime, by name
+    unseen     reason why no run gives a tensor, by name
+    constants  start and size in bytes of a constant's values in the file, by name, if the file gives them
     """
 
     runtime: str
@@ -177,9 +180,9 @@ class Native:
 
 @dataclass(frozen=True, eq=False)
 class CaffeLayers:
-    """The layers of a Caffe net: the name, the type and the message of each.
+    """Layers of a Caffe network: name, type and message of each.
 
-    other_weights  the layers whose weights are doubles or half-precision numbers.
+    other_weights  layers with double- or half-precision weights
     """
 
     layers: tuple[tuple[str, str, Any], ...]
@@ -190,18 +193,18 @@ class CaffeLayers:
 class Model:
     """A model in memory.
 
-    proto    the graph; weights kept in external data files are not in it.
-    path     the file it was read from, or that it stands for in messages.
-    folder   where its external data files are; None when it has none.
-    blobs    the tensors the framework itself would show, when that is not all of them (Caffe: its blobs).
-    overwritten  tensors that an in-place layer of the framework wrote over.
-    cut      the post-processing that the framework's file has and this has not.
-    repeated_layers  names that several layers of the framework's file have.
-    caffe    the layers of a Caffe net that was read as the SDK's converter has it.
-    converter  what the SDK's converter refuses and changes of it, where that was looked at.
-    native   of a model that only its own framework runs.
-    branches  which of its Ifs were replaced by what they run, where there are any and that was looked at.
-    trained  what its BatchNormalizations saw in training, where they are written as factors and offsets.
+    proto            graph, without weights kept in external data files
+    path             file of the model, or path shown in messages
+    folder           folder of the external data files; None if there are none
+    blobs            tensors that the framework itself shows, if not all (Caffe: its blobs)
+    overwritten      tensors overwritten by an in-place layer of the framework
+    cut              post-processing that was removed from the framework's model
+    repeated_layers  names shared by several layers of the framework's file
+    caffe            layers of a Caffe network that was read as by the SDK's converter
+    converter        parts that the SDK's converter refuses or changes, if checked
+    native           facts of a model that only its own framework runs
+    branches         Ifs that were replaced by the branch they run, if checked
+    trained          running statistics of BatchNormalizations that are written as factors and offsets
     """
 
     proto: onnx.ModelProto
@@ -219,13 +222,13 @@ class Model:
 
     @property
     def layout(self) -> str:
-        """The order of the axes of its 4-D tensors."""
+        """Order of the axes of the model's 4-D tensors."""
         return self.native.layout if self.native else NCHW
 
 
 @dataclass(frozen=True)
 class Part:
-    """The part of a model between these tensors; none: from its own inputs, to its own outputs."""
+    """The part of a model between these tensors; empty means the model's own inputs or outputs."""
 
     model_inputs: Sequence[str] = ()
     model_outputs: Sequence[str] = ()
@@ -234,23 +237,28 @@ class Part:
         return bool(self.model_inputs or self.model_outputs)
 
     def of(self, model: Model) -> Model:
-        """Raises ConfigError for an unknown name, for outputs that do not depend on an input named, and where nothing
-        is left to run; ModelError where the element type of an input is unknown."""
+        """Return this part of a model.
+
+        Raises ConfigError for an unknown name, for outputs that do not depend on a named input, and if no operator is
+        left. Raises ModelError if the element type of an input is unknown.
+        """
         if not self:
             return model
         if model.native is not None:
             raise ConfigError(
-                f"{model.path} runs as a whole, by {model.native.kind}; leave --model-inputs and --model-outputs out"
+                f"{model.path}: {model.native.kind} runs the model only as a whole; "
+                f"remove --model-inputs and --model-outputs"
             )
         graph = model.proto.graph
         proto = extract(model.proto, self.model_inputs, self.model_outputs or [info.name for info in graph.output])
         if not proto.graph.node:
-            raise ConfigError("nothing of the model lies between --model-inputs and --model-outputs; name others")
+            raise ConfigError("no operator lies between --model-inputs and --model-outputs; name other tensors")
         read = {name for node in proto.graph.node for name in needs(node)}
         unread = [name for name in self.model_inputs if name not in read]
         if unread:
             raise ConfigError(
-                f"no output of the part needs {unread[0]!r} of --model-inputs; leave it out, or name an output after it"
+                f"no output of the part depends on {unread[0]!r} of --model-inputs; remove this name, or name an "
+                f"output after it"
             )
         return replace(model, proto=proto, cut=None if self.model_outputs else model.cut)
 
@@ -260,14 +268,43 @@ WHOLE = Part()
 
 @dataclass(frozen=True)
 class ModelReader:
-    """One framework's reader: ``recognises(path, first HEAD_BYTES bytes)`` and ``read(path)``, raising ModelError.
+    """Reader of one model format, implemented by plug-ins.
 
-    Where the weights are a file of their own, ``takes_weights`` is True and it is ``read(path, weight file or None)``.
-    ``read_in_place(path)`` leaves big weights in the model's file. ``read_staged(path, weights, outputs)`` gives the
-    tensors that the SDK's converter makes of the model, under its names, where those are not the framework's.
-    ``listing(path)`` gives what ``show`` lists of the file itself; ``net(path)`` of a fixed model of the SDK's what its
-    parse_net prints, and ``net_text(path)`` the text of that. Files with one of the ``endings`` are of this reader even
-    where they are empty or damaged.
+    Attributes
+    ----------
+    name : str
+        Format name.
+    recognises : callable
+        ``recognises(path, head) -> bool``: whether the file has this format. ``head`` is the first HEAD_BYTES bytes.
+    read : callable
+        ``read(path) -> Model``, or ``read(path, weights) -> Model`` if ``takes_weights``, where ``weights`` is the path
+        of the weight file or None. Raises ModelError for a file that cannot be read.
+    takes_weights : bool
+        Whether the weights are in a separate file.
+    read_in_place : callable, optional
+        ``read_in_place(path) -> Model``: as ``read``, but large weights stay in the model's file.
+    read_staged : callable, optional
+        ``read_staged(path, weights, outputs) -> Model``: the model with the tensors and names of the SDK's converter,
+        if these differ from the framework's.
+    listing : callable, optional
+        ``listing(path) -> ModelListing``: content of the file for ``sgsdump show``.
+    net : callable, optional
+        ``net(path) -> ParseNet``: tensors of a fixed model of the SDK, as its parse_net prints them.
+    net_text : callable, optional
+        ``net_text(path) -> str``: text that parse_net prints for a fixed model.
+    endings : tuple of str
+        File name endings that belong to this reader even if the file is empty or damaged.
+
+    Raises
+    ------
+    ModelError
+        By every function that reads a file, if the file is damaged or not supported.
+
+    Examples
+    --------
+    A reader for files that begin with ``MINE``; ``read_mine`` returns a ``Model``::
+
+        READER = ModelReader("mine", lambda path, head: head.startswith(b"MINE"), read_mine)
     """
 
     name: str
@@ -292,16 +329,16 @@ def open_model(
 ) -> Model:
     """Read a model of any known framework, recognised by its content.
 
-    weights   a Caffe model's .caffemodel.
-    in_place  for callers that run the model and do not change it: big weights may stay in its file, as external data
-              whose file is the model's own.
-    staged_outputs  for quantising and simulating: a Caffe model as the SDK's converter has it, with these blobs as
-              outputs beside those that nothing reads.
-    native  for callers that run the model by ``executors.native`` where only its own framework can.
-    part      of the model; its names are those of the reader.
+    weights         .caffemodel of a Caffe model
+    in_place        True for callers that run the model without changing it: large weights may stay in its file, as
+                    external data whose file is the model's own
+    staged_outputs  for quantisation and simulation: read a Caffe model as the SDK's converter does, with these blobs as
+                    outputs besides blobs that no layer reads
+    native          True for callers that use ``executors.native`` for models that only their own framework can run
+    part            part of the model, with the reader's names
 
-    Raises what ``Part.of`` raises, and ModelError, one line, when the file is missing, empty, damaged or of an unknown
-    kind.
+    Raises ModelError, one line, if the file is missing, empty, damaged or of an unknown kind, and the errors of
+    ``Part.of``.
     """
     path = Path(path)
     head = _head(path)
@@ -312,27 +349,29 @@ def open_model(
             if reader.takes_weights:
                 return part.of(reader.read(path, Path(weights) if weights else None))
             if weights:
-                raise ModelError(f"{path} holds its own weights; a weight file goes with a Caffe .prototxt only")
+                raise ModelError(f"{path} holds its own weights; give a weight file only with a Caffe .prototxt")
             model = ((in_place and reader.read_in_place) or reader.read)(path)
             if model.native and not native:
                 raise ModelError(
-                    f"{path} is a model of {model.native.kind}, which sgsdump dumps and compares as it is but does not "
-                    f"take apart: dump and pipeline take it, and diagnose beside its quantised copy (-m FLOAT --fixed "
-                    f"QUANTISED); for all else convert it to ONNX"
+                    f"{path} is a {model.native.kind} model, which sgsdump dumps and compares only as a whole: use "
+                    f"dump or pipeline, or diagnose with its quantised copy (-m FLOAT --fixed QUANTISED); for other "
+                    f"commands convert the model to ONNX"
                 )
             return part.of(model)
     raise ModelError(f"{path} is not a model of a known framework ({', '.join(MODELS)})")
 
 
 def listing_of(path: Path) -> ModelListing | None:
-    """List a model file as its own format has it; None for a file that no reader lists. Raises ModelError."""
+    """Return the contents of a model file in its own format, or None if no reader lists them. Raises ModelError."""
     reader = _reader_with("listing", path)
     return reader.listing(path) if reader is not None and reader.listing is not None else None
 
 
 def net_of(path: Path | str) -> ParseNet:
-    """Return what is known of a fixed model's tensors: of its own file, or of the text that parse_net printed of it.
-    Raises ModelError, FormatError and ConfigError."""
+    """Return the tensors of a fixed model, from its own file or from parse_net text.
+
+    Raises ModelError, FormatError and ConfigError.
+    """
     from sgsdump.sidecars import parse_net
 
     reader = _reader_with("net", Path(path))
@@ -340,25 +379,25 @@ def net_of(path: Path | str) -> ParseNet:
 
 
 def is_listed(path: Path) -> bool:
-    """Return whether a file is a model that ``listing_of`` lists."""
+    """Return whether ``listing_of`` lists the file."""
     return _reader_with("listing", path) is not None
 
 
 def net_text_of(path: Path) -> str:
-    """Return the text that parse_net prints of a fixed model's file. Raises ModelError, also for another file."""
+    """Return the text that parse_net prints for a fixed model's file. Raises ModelError, also for another file."""
     reader = _reader_with("net_text", path)
     if reader is None or reader.net_text is None:
-        raise ModelError(f"{path} is no fixed.sim and no image; of others there is no parse_net text")
+        raise ModelError(f"{path} is neither a fixed.sim nor an image; parse_net text exists only for these")
     return reader.net_text(path)
 
 
 def has_net(path: Path | str) -> bool:
-    """Return whether a file is a fixed model of the SDK's, which ``net_of`` and ``ranges_of`` read."""
+    """Return whether a file is a fixed model of the SDK, which ``net_of`` and ``ranges_of`` read."""
     return _reader_with("net", Path(path)) is not None
 
 
 def ranges_of(path: Path | str) -> dict[str, Range]:
-    """Return the calibrated ranges of a file of ranges, or of a fixed model of the SDK's.
+    """Return the calibrated ranges of a range file, or of a fixed model of the SDK.
 
     Raises ModelError, FormatError and ConfigError.
     """
@@ -373,7 +412,7 @@ def ranges_of(path: Path | str) -> dict[str, Range]:
 
 
 def _reader_with(function: str, path: Path) -> ModelReader | None:
-    """The reader of a file, where it has this function."""
+    """Return the reader of a file if it has this function, otherwise None."""
     if not path.is_file():
         return None
     readers = [reader for reader in MODELS.own.values() if getattr(reader, function) is not None]
@@ -384,18 +423,18 @@ def _reader_with(function: str, path: Path) -> ModelReader | None:
 
 
 def runtime_of(path: Path) -> str:
-    """The runtime that alone runs a model, "" where any executor may; by the file's first bytes. Raises ModelError."""
+    """Return the only runtime that runs a model, or "" if any executor can; from the file header. Raises ModelError."""
     head = _head(path)
     reader = next((name for name, reader in MODELS.items() if reader.recognises(path, head)), "")
     return reader if reader in NATIVE else ""
 
 
 def graph_inputs(proto: onnx.ModelProto) -> tuple[InputSpec, ...]:
-    """The inputs a user has to feed, in the model's order.
+    """Return the inputs that a user has to feed, in the model's order.
 
-    Older models list their weights among the graph inputs: those are weights, not inputs. bfloat16 inputs are fed as
-    float32, which users have, or as bfloat16; other types beyond numpy are those of ml_dtypes. Raises ModelError for an
-    input that is not a tensor of a shape and type to feed.
+    Older models list their weights among the graph inputs; weights are skipped. bfloat16 inputs are fed as float32,
+    which users have, or as bfloat16. Other types beyond numpy are those of ml_dtypes. Raises ModelError for an input
+    that is not a tensor with a shape and type that can be fed.
     """
     weights = weight_names(proto.graph)
     return tuple(_input_spec(info) for info in proto.graph.input if info.name not in weights)
@@ -407,15 +446,15 @@ def _input_spec(info: onnx.ValueInfoProto) -> InputSpec:
     kind = info.type.WhichOneof("value")
     if kind != "tensor_type":
         raise ModelError(
-            f"input {info.name!r} of the model is {_NO_TENSORS.get(kind, 'of no type')}; sgsdump feeds tensors only: "
-            f"export the model with a tensor there"
+            f"input {info.name!r} of the model is {_NO_TENSORS.get(kind, 'untyped')}; sgsdump feeds only tensors: "
+            f"export the model with a tensor input"
         )
     tensor = info.type.tensor_type
     if not tensor.HasField("shape"):
-        raise ModelError(f"input {info.name!r} of the model has no shape; export the model with one")
+        raise ModelError(f"input {info.name!r} of the model has no shape; export the model with a shape")
     shape = tuple(sizes_of(info.type) or ())
     if tensor.elem_type == onnx.TensorProto.STRING:
-        raise ModelError(f"input {info.name!r} of the model takes text; sgsdump feeds numbers only")
+        raise ModelError(f"input {info.name!r} of the model takes text; sgsdump feeds only numbers")
     if tensor.elem_type == onnx.TensorProto.BFLOAT16:
         import ml_dtypes
 
@@ -442,17 +481,17 @@ def _head(path: Path) -> bytes:
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}") from None
     if not head:
-        raise ModelError(f"{path} is empty; was its export or download cut off?")
+        raise ModelError(f"{path} is empty; export or download the model again")
     return head
 
 
 def write_stages(proto: onnx.ModelProto, stages: Iterable[Stage]) -> None:
-    """Put the table into a model that has none, in the order of the net."""
+    """Add the table of stages, in network order, to a model that has none."""
     proto.metadata_props.add(key=KEY, value=json.dumps([list(stage) for stage in stages], ensure_ascii=False))
 
 
 def read_stages(proto: onnx.ModelProto) -> tuple[Stage, ...]:
-    """The stages in the order of the net, none for other frameworks. Raises ModelError for a damaged table."""
+    """Return the stages in network order, () for other frameworks. Raises ModelError for a damaged table."""
     text = next((prop.value for prop in proto.metadata_props if prop.key == KEY), None)
     try:
         return () if text is None else table_of(text)

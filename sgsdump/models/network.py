@@ -1,4 +1,4 @@
-"""A model with its data and its input_config.ini, as users name them, and the feeds that are made of the data."""
+"""A model with its data and its input_config.ini, as users name them, and the feeds made from the data."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """Where the feeds come from: ``image`` and ``preprocess``, or the data loader ``script``, as users write them, or
-    (in Python) the ``feeds`` themselves.
+    """Source of the feeds: ``image`` and ``preprocess``, a data loader ``script``, or (in Python) ``feeds`` themselves.
 
     Raises ConfigError for a preprocess file with a data loader.
     """
@@ -36,14 +35,14 @@ class Source:
 
     def __post_init__(self) -> None:
         if (self.script or self.feeds is not None) and self.preprocess:
-            raise ConfigError("-n prepares pictures, and a data loader gives arrays as they are; leave one of them out")
+            raise ConfigError("-n preprocesses images, but a data loader gives finished arrays; use only one of them")
 
 
 def feeds_of(source: Source, specs: Sequence[InputSpec], as_camera: bool = False) -> Feeds:
-    """The feeds of a command that takes them by index. Raises what making them raises, as soon as it can be known.
+    """Return the feeds for commands that take feeds by index; raise errors of the data as early as possible.
 
-    as_camera  the fixed model gets the pixels in the order that input_config.ini says, as on the board, also of a
-               preprocess file that gives raw pictures of another order. The SDK's simulator takes them as they are.
+    as_camera  True: the fixed model gets pixels in the order of input_config.ini, as on the board, also if a preprocess
+               file gives raw images in another order. The SDK's simulator uses the images unchanged.
     """
     from sgsdump.models.feeds.data_loader import LoadedFeeds
     from sgsdump.models.feeds.feeds import PictureFeeds
@@ -58,7 +57,7 @@ def feeds_of(source: Source, specs: Sequence[InputSpec], as_camera: bool = False
 
 
 def _pixels_by(source: Source, specs: Sequence[InputSpec]) -> InputConfig | None:
-    """Return how preprocess files that give no raw picture normalise; None if one gives the pixels itself."""
+    """Return the normalisation of preprocess files that give no raw image; None if one gives the pixels itself."""
     from sgsdump.models.feeds.preprocess_file import load_preprocess
 
     files = source.preprocess.split(",") if source.preprocess else ()
@@ -66,8 +65,10 @@ def _pixels_by(source: Source, specs: Sequence[InputSpec]) -> InputConfig | None
 
 
 def measured(source: Source, specs: Sequence[InputSpec]) -> InputConfig | None:
-    """Return how the user's preprocess file normalises pictures beside an input_config.ini; None if it cannot be
-    measured: the file takes the user's pictures only, or there is none."""
+    """Return the normalisation that the user's preprocess file applies, measured next to an input_config.ini.
+
+    Returns None if it cannot be measured: there is no file, or the file accepts only the user's images.
+    """
     from sgsdump.errors import SgsdumpError
     from sgsdump.models.feeds.assumed_config import assume_config
     from sgsdump.models.feeds.feeds import expand
@@ -81,27 +82,26 @@ def measured(source: Source, specs: Sequence[InputSpec]) -> InputConfig | None:
 
 
 def _fed(run: Any, name: str) -> Any:
-    """A run as a dictionary of arrays, or a pair of that and its label."""
+    """Return a run as a dictionary of arrays, or as a pair of such a dictionary and its label."""
     if isinstance(run, tuple) and len(run) == 2:
         return _fed(run[0], name), run[1]
     return run if isinstance(run, Mapping) else {name: run}
 
 
 def is_script(data: str) -> bool:
-    """Whether data is named as ``FILE.py`` or ``FILE.py:NAME``: a data loader."""
+    """Return whether data are named as ``FILE.py`` or ``FILE.py:NAME``: a data loader."""
     return data.endswith(".py") or data.rpartition(":")[0].endswith(".py")
 
 
 def as_runs(data: Run | Iterable[Run]) -> Iterable[Run]:
     if isinstance(data, Mapping) or hasattr(data, "__array__"):
         return [cast("Run", data)]
-    return list(data) if isinstance(data, Iterator) else data  # what is gone through once is kept
+    return list(data) if isinstance(data, Iterator) else data  # an iterator can be consumed only once
 
 
 @dataclass(frozen=True)
 class Network:
-    """A float model, its feeds (``image`` and ``preprocess``, or a data loader) and its input_config.ini, as users name
-    them."""
+    """A float model, its feeds (``image`` and ``preprocess``, or a data loader) and its input_config.ini."""
 
     model: Path
     weight_file: Path | None
@@ -115,7 +115,7 @@ class Network:
 
     @property
     def files(self) -> list[Path | None]:
-        """What is read, and so must not be written over."""
+        """Files that are read, and must not be overwritten."""
         from sgsdump.models.feeds.image_list import places
 
         script = Path(self.data_loader_script) if self.data_loader_script else None
@@ -125,7 +125,7 @@ class Network:
 
     @property
     def data(self) -> str:
-        """What the feeds come from, as the user wrote it."""
+        """User-supplied data source."""
         return self.image or self.data_loader_script or ("the feeds" if self.feeds is not None else "")
 
     def source(self, config: InputConfig | None) -> Source:
@@ -133,13 +133,14 @@ class Network:
 
 
 class Beside(TypedDict, total=False):
-    """What stands beside a model and its data.
+    """Options that accompany a model and its data.
 
-    preprocess     your preprocess file, of several inputs one for each, separated by commas.
-    input_config   input_config.ini; pictures need one, but for ``diagnose``, which assumes it.
-    weight_file    of a Caffe model.
-    model_inputs   the tensors to begin with, ``model_outputs`` those to end with: the part of the model between them.
-    strict_sdk     end where SDK 1.1.5 refuses the model.
+    preprocess     your preprocess file; for several inputs one per input, separated by commas
+    input_config   input_config.ini; required for images, except by ``diagnose``, which infers one
+    weight_file    weights of a Caffe model
+    model_inputs   first tensors of the part of the model to use
+    model_outputs  last tensors of the part of the model to use
+    strict_sdk     stop if SDK 1.1.5 refuses the model
     """
 
     preprocess: str | Path | None
@@ -151,12 +152,12 @@ class Beside(TypedDict, total=False):
 
 
 def named_network(model: str | Path, data: Data, beside: Beside) -> Network:
-    """The network that a caller in Python names.
+    """Return the network that a Python caller describes.
 
-    data  pictures, a folder, a list file, ``.npy`` or ``.npz``, or ``random``, as ``-i`` takes them; a data loader
-          ``FILE.py[:NAME]``; an array, or a dictionary of arrays by input name; or any iterable of these.
+    data  images, a folder, a list file, ``.npy`` or ``.npz``, or ``random``, as for ``-i``; a data loader
+          ``FILE.py[:NAME]``; an array, or a dictionary of arrays by input name; or any iterable of these
 
-    Raises TypeError for a keyword that is not one of ``Beside``.
+    Raises TypeError for a keyword that is not in ``Beside``.
     """
     from sgsdump.models.model import Part
 
@@ -179,7 +180,7 @@ def named_network(model: str | Path, data: Data, beside: Beside) -> Network:
 
 
 def beside_of(options: Mapping[str, object], cls: type) -> Beside:
-    """What stands beside the model, of options of a class that extends ``Beside``; what neither knows is in it too."""
+    """Return the ``Beside`` options among the options of ``cls``, which extends ``Beside``, with unknown options."""
     own = cls.__annotations__.keys() - Beside.__annotations__.keys()
     return cast("Beside", {name: value for name, value in options.items() if name not in own})
 

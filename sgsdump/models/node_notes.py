@@ -1,8 +1,7 @@
-"""Texts beside the nodes of an ONNX model, in ``metadata_props``, which viewers show: Netron those of nodes and of the
-graph's outputs.
+"""Annotations of an ONNX model's nodes in ``metadata_props``, which viewers such as Netron show.
 
-The field came with version 10 of ONNX's IR. Nothing else of the model changes, its own IR version neither: readers that
-do not know the field pass over it.
+Netron shows the annotations of nodes and of graph outputs. The field came with version 10 of ONNX's IR. Nothing else of
+the model changes, not even its IR version: readers that do not know the field skip it.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ PREFIX = "sgsdump."
 
 @dataclass(frozen=True)
 class Note:
-    """The text to write beside the node that puts out a tensor.
+    """Text to write at the node that computes a tensor.
 
-    names  the tensor's names, of which the first that the model has is meant.
-    texts  by key, which is prefixed ``sgsdump.``; without lone surrogates.
-    rank   of a node with several outputs: the highest one's texts are the node's.
+    names  names of the tensor; the first that the model has is used
+    texts  text by key; keys get the prefix ``sgsdump.``; without lone surrogates
+    rank   if a node has several outputs, the note with the highest rank is used for the node
     """
 
     names: tuple[str, ...]
@@ -41,11 +40,10 @@ class Note:
 
 
 def annotate(source: Path, target: Path, notes: Sequence[Note]) -> tuple[Note, ...]:
-    """Write the model at ``source`` with these notes, and without those of an earlier time, to ``target``; returns the
-    notes whose tensor no node of the graph puts out. Weights in external files stay there, or go along into another
-    folder.
+    """Write the model at ``source`` with these notes to ``target`` and return the notes that found no node.
 
-    Raises ModelError where the source is not a sound ONNX file or has none of the tensors, and OutputError.
+    Earlier notes are removed. Weights in external files stay there, or are copied to another folder. Raises ModelError
+    if the source is not a valid ONNX file or has none of the tensors, and OutputError.
     """
     proto, external = read_proto(source)
     files = external_files(proto) if external else []
@@ -53,13 +51,13 @@ def annotate(source: Path, target: Path, notes: Sequence[Note]) -> tuple[Note, .
     placed = _placed(proto, notes)
     if not placed:
         raise ModelError(
-            f"no node of {source} puts out a compared tensor ({_first(proto.graph)}); is it the model of these dumps?"
+            f"no node of {source} computes a compared tensor ({_first(proto.graph)}); give the model of these dumps"
         )
     _write_notes(proto, placed)
     size = proto.ByteSize()
     if size > PROTOBUF_LIMIT:
         raise ModelError(
-            f"{source} would have {size} bytes with its notes, more than the 2 GiB of an ONNX file; save it with "
+            f"{source} would have {size} bytes with notes, more than the 2 GiB limit of an ONNX file; save it with "
             f"external data first"
         )
     for file in files:
@@ -71,7 +69,7 @@ def annotate(source: Path, target: Path, notes: Sequence[Note]) -> tuple[Note, .
 
 
 def _placed(proto: onnx.ModelProto, notes: Sequence[Note]) -> dict[str, Note]:
-    """The note of each tensor that a node puts out: by its name, else by the only one the SDK's tools take for it."""
+    """Return tensor -> note, by the exact name or by the only tensor with the same name in the SDK's tools."""
     outputs = dict.fromkeys(name for node in proto.graph.node for name in node.output if name)
     alike: dict[str, list[str]] = {}
     for name in outputs:
@@ -97,7 +95,7 @@ def _write_notes(proto: onnx.ModelProto, placed: Mapping[str, Note]) -> None:
 
 
 def _replace(message: Any, texts: Mapping[str, str]) -> None:
-    """The notes of a node or a value in place of those it had."""
+    """Replace the notes of a node or value."""
     entries = message.metadata_props
     for index in range(len(entries) - 1, -1, -1):
         if entries[index].key.startswith(PREFIX):
@@ -107,7 +105,7 @@ def _replace(message: Any, texts: Mapping[str, str]) -> None:
 
 
 def _take_along(source: Path, target: Path) -> None:
-    """Copy a file of weights to where the model written will look for it. Raises OutputError where there is another."""
+    """Copy a weight file to where the written model expects it; raise OutputError if another file is there."""
     if target.exists():
         if target.samefile(source) or filecmp.cmp(source, target, shallow=False):
             return
@@ -119,4 +117,4 @@ def _take_along(source: Path, target: Path) -> None:
 
 def _first(graph: onnx.GraphProto) -> str:
     names = [name for node in graph.node for name in node.output][:3]
-    return f"its nodes put out {', '.join(map(repr, names))} …"
+    return f"its nodes compute {', '.join(map(repr, names))} …"

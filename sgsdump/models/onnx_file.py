@@ -1,14 +1,13 @@
-"""ONNX files (https://onnx.ai), one protobuf ModelProto.
+"""Reader of ONNX files (https://onnx.ai), each one protobuf ModelProto.
 
-Weights are inside or in external data files. Any bytes can pass for protobuf, so this reader is asked last and decides
-by what it finds: an ``ir_version`` and a graph with something in it. External data are left on the disk (onnxruntime
-maps them); their locations are checked here, because a model is untrusted and must not make us read outside its own
-folder.
+Weights are inside or in external data files. Any bytes can look like protobuf, so this reader is tried last and checks
+the content: an ``ir_version`` and a non-empty graph. External data stay on disk (onnxruntime maps them). Their
+locations are checked here: a model is untrusted and must not make sgsdump read outside the model's folder.
 
-Callers that only run a model can have the big weights inside left there too: parsing copies every weight, and for a
-moment holds them twice, where such a caller reads a weight when its turn comes. They become external data whose file is
-the model's own. A ModelProto has its graph in field 7, a GraphProto its initializers in field 5, a TensorProto its
-values in field 9 (raw_data); everything but the bytes of raw_data is kept as it stands.
+For callers that only run a model, large weights inside the model can stay in the file too. Parsing copies every weight
+and briefly holds it twice, but such a caller reads one weight at a time. These weights become external data whose file
+is the model's own. A ModelProto has its graph in field 7, a GraphProto its initializers in field 5, a TensorProto its
+values in field 9 (raw_data). All bytes other than raw_data are kept unchanged.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ PROTOBUF_LIMIT = 2**31 - 1
 WORTH_A_WALK = 16 << 20
 OTHER_KINDS = {b"TFL3": "a TensorFlow Lite model", b"ORTM": "an onnxruntime (.ort) model"}
 GRAPH, INITIALIZER, RAW_DATA = 7, 5, 9
-# Fields of a weight besides its values.
+# Fields of a weight that contain text.
 _TENSOR_TEXTS = ("name", "doc_string", "external_data", "metadata_props")
 _MOST_VERSION = 2**31
 _MOST_VALUES = 2**40
@@ -51,14 +50,14 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 
 def _read(path: Path) -> Model:
-    """The model without its external data, its functions put in place. Raises ModelError."""
+    """Read the model without its external data and inline its functions. Raises ModelError."""
     proto, external = read_proto(path)
     with _understood(path):
         return Model(inline_functions(proto), path, path.parent if external else None)
 
 
 def _read_in_place(path: Path) -> Model:
-    """The model, its big weights left in the file; as ``_read`` where that is not worth it or cannot be."""
+    """Read the model with its large weights left in the file; fall back to ``_read`` if not useful or not possible."""
     resolved = path.resolve()
     proto = _parsed_in_place(resolved)
     if proto is None:
@@ -70,7 +69,7 @@ def _read_in_place(path: Path) -> Model:
 
 
 def _parsed_in_place(path: Path) -> onnx.ModelProto | None:
-    """The model without its big weights; None for a small or damaged file and one with external data of its own."""
+    """Return the model without large weights; None for a small or damaged file, or one with its own external data."""
     import onnx
     from google.protobuf.message import DecodeError
 
@@ -88,8 +87,7 @@ def _parsed_in_place(path: Path) -> onnx.ModelProto | None:
 
 
 def read_proto(path: Path) -> tuple[onnx.ModelProto, bool]:
-    """The model as it stands in the file, checked, without its external data; and whether it has any. Raises
-    ModelError."""
+    """Return the checked model of a file without its external data, and whether it has any. Raises ModelError."""
     import onnx
     from google.protobuf.message import DecodeError
 
@@ -97,7 +95,7 @@ def read_proto(path: Path) -> tuple[onnx.ModelProto, bool]:
         size = path.stat().st_size
         if size > PROTOBUF_LIMIT:
             raise ModelError(
-                f"{path} has {size} bytes, more than the 2 GiB of an ONNX file; save it with external data"
+                f"{path} has {size} bytes, more than the 2 GiB limit of an ONNX file; save it with external data"
             )
         data = read_whole(path)
     if data[4:8] in OTHER_KINDS:
@@ -105,19 +103,18 @@ def read_proto(path: Path) -> tuple[onnx.ModelProto, bool]:
     try:
         proto = onnx.ModelProto.FromString(data)
     except DecodeError:
-        raise ModelError(f"{path} is not an ONNX file, or it is cut off or damaged") from None
+        raise ModelError(f"{path} is not an ONNX file, or is truncated or damaged") from None
     if not proto.ir_version or not proto.HasField("graph"):
         raise ModelError(f"{path} is not an ONNX file: it holds no graph")
     if not proto.graph.node:
-        raise ModelError(f"{path} holds no operators; there is nothing to run")
+        raise ModelError(f"{path} holds no operators; nothing can be run")
     with _understood(path):
         _check(proto, path)
         return proto, _check_external(proto.graph, path)
 
 
 def _check(proto: onnx.ModelProto, path: Path) -> None:
-    """Raises ModelError for what no model may hold. A size of -1, which some exporters write for one that is not fixed,
-    becomes no size, in place."""
+    """Raise ModelError for invalid content; remove sizes of -1, which some exporters write for open sizes, in place."""
     for info in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
         for dim in info.type.tensor_type.shape.dim:
             if dim.dim_value < 0:
@@ -129,7 +126,7 @@ def _check(proto: onnx.ModelProto, path: Path) -> None:
 
 @contextmanager
 def _understood(path: Path) -> Iterator[None]:
-    """Raises ModelError for whatever the onnx library, or what reads its messages, raises for a damaged model."""
+    """Convert any exception that the onnx library raises for a damaged model to ModelError."""
     try:
         yield
     except (SgsdumpError, OSError, MemoryError):
@@ -137,14 +134,14 @@ def _understood(path: Path) -> Iterator[None]:
     except Exception as error:
         reason = f"{type(error).__name__}: {one_line(str(error))[:200]}"
         raise ModelError(
-            f"{path} cannot be read by the onnx library ({reason}); is the file damaged? Export the model anew"
+            f"{path} cannot be read by the onnx library ({reason}); if the file is damaged, export the model again"
         ) from None
 
 
 def _check_texts(message: Message, path: Path) -> None:
-    """Raises ModelError for a text that is not UTF-8, which protobuf gives as bytes and nothing can write again."""
+    """Raise ModelError for a text that is not UTF-8, which protobuf returns as bytes and cannot write again."""
     texts = _TENSOR_TEXTS if message.DESCRIPTOR.name == "TensorProto" else None
-    # The values of a weight are left alone: to look at them is to copy them.
+    # The values of a weight are skipped: access would copy them.
     listed = message.ListFields() if texts is None else [(f, getattr(message, f.name)) for f in _named(message, texts)]
     for field, value in listed:
         if field.type not in (field.TYPE_STRING, field.TYPE_MESSAGE):
@@ -152,8 +149,8 @@ def _check_texts(message: Message, path: Path) -> None:
         for item in (value,) if isinstance(value, str | bytes) or hasattr(value, "DESCRIPTOR") else value:
             if isinstance(item, bytes):
                 raise ModelError(
-                    f"{path}: its {field.name} is not UTF-8 text ({item[:40]!r}); is the file damaged? "
-                    f"Export the model anew"
+                    f"{path}: its {field.name} is not UTF-8 text ({item[:40]!r}); if the file is damaged, "
+                    f"export the model again"
                 )
             if not isinstance(item, str):
                 _check_texts(item, path)
@@ -164,23 +161,23 @@ def _named(message: Message, names: Iterable[str]) -> list[FieldDescriptor]:
 
 
 def _check_numbers(proto: onnx.ModelProto, path: Path) -> None:
-    """Raises ModelError for a version or a shape that no model can have."""
+    """Raise ModelError for an invalid version or shape."""
     for opset in proto.opset_import:
         if not 0 <= opset.version < _MOST_VERSION:
             raise ModelError(
-                f"{path} says it is of opset {opset.version} of {opset.domain or 'ai.onnx'!r}, which cannot be; is the "
-                f"file damaged? Export the model anew"
+                f"{path} has the invalid opset {opset.version} of {opset.domain or 'ai.onnx'!r}; if the "
+                f"file is damaged, export the model again"
             )
     for tensor in graph_tensors(proto.graph):
         if any(size < 0 for size in tensor.dims) or math.prod(tensor.dims) > _MOST_VALUES:
             raise ModelError(
-                f"{path}: weight {tensor.name!r} has the shape {list(tensor.dims)}, which cannot be; is the file "
-                f"damaged? Export the model anew"
+                f"{path}: weight {tensor.name!r} has the invalid shape {list(tensor.dims)}; if the file "
+                f"is damaged, export the model again"
             )
 
 
 def _check_inputs(proto: onnx.ModelProto, path: Path) -> None:
-    """Raises ModelError for a node of ONNX's own that lacks an input it cannot be without."""
+    """Raise ModelError for a node of a standard operator that lacks a required input."""
     import onnx
 
     version = opset_of(proto, absent=0)
@@ -193,13 +190,13 @@ def _check_inputs(proto: onnx.ModelProto, path: Path) -> None:
             continue
         if len(node.input) < needed:
             raise ModelError(
-                f"{path}: node {node.name or node.op_type!r} ({node.op_type}) has {len(node.input)} inputs and needs "
-                f"{needed}; is the file damaged? Export the model anew"
+                f"{path}: node {node.name or node.op_type!r} ({node.op_type}) has {len(node.input)} inputs but needs "
+                f"{needed}; if the file is damaged, export the model again"
             )
 
 
 def _check_external(graph: onnx.GraphProto, path: Path) -> bool:
-    """Whether a weight is in an external file. Raises ModelError when that file is missing, short or elsewhere."""
+    """Return whether a weight is in an external file; raise ModelError if the file is missing, short or elsewhere."""
     external = False
     for tensor in external_tensors(graph):
         _check_location(tensor, path)
@@ -212,17 +209,17 @@ def _check_location(tensor: onnx.TensorProto, path: Path) -> None:
     location = entries.get("location", "")
     what = f"{path}: weight {tensor.name!r}"
     if not location or PureWindowsPath(location).anchor or _leaves_folder(location):
-        raise ModelError(f"{what} points to {location!r}, outside the model's own folder; it is not read")
+        raise ModelError(f"{what} points to {location!r}, outside the model's folder; such files are not read")
     try:
         offset, length = int(entries.get("offset") or 0), int(entries.get("length") or 0)
     except ValueError:
-        raise ModelError(f"{what} gives an offset or length that is not a number") from None
+        raise ModelError(f"{what} has an offset or length that is not a number") from None
     file = path.parent / location
     if not file.is_file():
         raise ModelError(f"{what} is in the file {file}, which is missing; put it beside the model")
     size = file.stat().st_size
     if offset < 0 or length < 0 or offset + length > size:
-        raise ModelError(f"{what} needs bytes {offset} to {offset + length} of {file}, which has {size}; it is cut off")
+        raise ModelError(f"{what} needs bytes {offset} to {offset + length} of {file}, which has only {size}")
 
 
 def _leaves_folder(location: str) -> bool:
@@ -230,14 +227,14 @@ def _leaves_folder(location: str) -> bool:
 
 
 def can_be_named(location: str) -> bool:
-    """Whether a file of this name may be given as the location of external data."""
+    """Return whether a file of this name may be the location of external data."""
     return not PureWindowsPath(location).anchor and "\\" not in location and location.isprintable()
 
 
 def without_weights(data: Buffer, location: str) -> bytes:
-    """The serialised model ``data``, its big weights as external data in the file ``location``, which holds ``data``.
+    """Return the serialised model ``data`` with large weights as external data in ``location``, which holds ``data``.
 
-    Raises WireError, and what protobuf raises for a weight that is not a message.
+    Raises WireError, and protobuf's errors for a weight that is not a message.
     """
 
     def tensor(start: int, end: int) -> bytes | None:
@@ -250,7 +247,7 @@ def without_weights(data: Buffer, location: str) -> bytes:
 
 
 def _replaced(data: Buffer, start: int, end: int, number: int, change: Callable[[int, int], bytes | None]) -> bytes:
-    """A message; ``change`` makes each field of this number anew from its begin and end, or keeps it by None."""
+    """Return a message with the fields of this number rebuilt by ``change(begin, end)``; None keeps a field."""
     parts, done = [], start
     for field in fields(data, start, end):
         value = change(field.value, field.end) if (field.number, field.wire_type) == (number, BYTES) else None
@@ -261,7 +258,7 @@ def _replaced(data: Buffer, start: int, end: int, number: int, change: Callable[
 
 
 def _as_external(data: Buffer, start: int, end: int, location: str) -> bytes | None:
-    """A weight that says where its values are instead of holding them; None if it is small or not plain."""
+    """Return a weight with the location of its values instead of the values; None if small or not plain."""
     if end - start <= SMALL_WEIGHT:
         return None
     raw = [field for field in fields(data, start, end) if (field.number, field.wire_type) == (RAW_DATA, BYTES)]
@@ -281,7 +278,7 @@ def _as_external(data: Buffer, start: int, end: int, location: str) -> bytes | N
 
 
 def _is_plain(tensor: onnx.TensorProto, size: int) -> bool:
-    """Whether a weight without its raw data is a big array of numpy's own types that needs so many bytes."""
+    """Return whether a weight without its raw data is a large array of a numpy type that needs ``size`` bytes."""
     if any(field.name not in FACTS for field, _ in tensor.ListFields()):
         return False
     dtype, count = dtype_of(tensor.data_type), math.prod(tensor.dims)

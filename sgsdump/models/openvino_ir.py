@@ -1,10 +1,10 @@
-"""OpenVINO's own models (IR, https://docs.openvino.ai): ``net.xml`` with the graph, ``net.bin`` beside it with weights.
+"""Reader of OpenVINO models (IR, https://docs.openvino.ai): graph in ``net.xml``, weights in ``net.bin`` beside it.
 
-The graph becomes nodes of the domain ``DOMAIN``, named and typed as in the file, to look at, to choose from and to pair
-by; OpenVINO alone runs it, from the files themselves (``executors/native``). A tensor has the first name that its port
-lists, which is the one of the model that was converted, else its layer's. What constants alone make (compressed or
-quantised weights are scaled so) is a weight like them. What TensorIterator, Loop and If hold inside is not there: it is
-listed as not dumped.
+The graph becomes nodes of the domain ``DOMAIN``, with the names and types of the file, for display, selection and
+pairing. Only OpenVINO runs the model, from the files themselves (``executors/native``). A tensor has the first name
+that its port lists, which is the name in the converted model; otherwise the name of its layer. Tensors computed only
+from constants are weights too: compressed and quantised weights are scaled in this way. Tensors inside TensorIterator,
+Loop and If are not available, and are listed as not dumped.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _TYPES = {
     **{f"U{bits}": f"UINT{bits}" for bits in (4, 8, 16, 32, 64)},
     **{"F8E4M3": "FLOAT8E4M3FN", "F8E5M2": "FLOAT8E5M2"},
 }
-_BODIES = ("body", "then_body", "else_body")  # of a TensorIterator or a Loop, of an If
+_BODIES = ("body", "then_body", "else_body")  # first: TensorIterator and Loop; others: If
 _COMMA = re.compile(r"(?<!\\),")
 
 
 @dataclass(frozen=True)
 class _Port:
-    """An output of a layer: ``shape`` with None for a size that is not fixed."""
+    """Output of a layer; None in ``shape`` is an open size."""
 
     names: tuple[str, ...]
     precision: str
@@ -48,8 +48,11 @@ class _Port:
 
 @dataclass(frozen=True)
 class _Layer:
-    """``extent``: where a constant's values are in the file of weights, and how many bytes they take; ``bodies``: what
-    the file calls the networks inside it."""
+    """Layer of the network.
+
+    extent  offset and size in bytes of a constant's values in the weight file
+    bodies  names of the networks inside the layer
+    """
 
     name: str
     kind: str
@@ -60,7 +63,10 @@ class _Layer:
 
 
 def read(path: Path) -> Model:
-    """Raises ModelError for a file that is cut off, damaged or no IR, and for weights that are missing or cut off."""
+    """Read an OpenVINO model.
+
+    Raises ModelError for a truncated or damaged file, for a file that is not IR, and for missing or truncated weights.
+    """
     try:
         net = _parsed(path)
         layers = {layer.get("id", ""): _layer(layer) for layer in net.iterfind("layers/layer")}
@@ -68,7 +74,7 @@ def read(path: Path) -> Model:
         _check_weights(path, layers.values())
         return _model(path, layers, {(edge[2], edge[3]): (edge[0], edge[1]) for edge in edges})
     except FormatError as error:
-        raise ModelError(f"{path} {error}; is the file cut off or damaged? Convert the model anew") from None
+        raise ModelError(f"{path} {error}; if the file is truncated or damaged, convert the model again") from None
 
 
 _EDGE = ("from-layer", "from-port", "to-layer", "to-port")
@@ -78,7 +84,7 @@ def _parsed(path: Path) -> ElementTree.Element:
     with reading(path, ModelError):
         data = read_all(path, _MOST_BYTES, "the graph of an OpenVINO model")
     if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
-        raise FormatError("has definitions of its own, which no OpenVINO model has")
+        raise FormatError("has XML definitions, which no OpenVINO model has")
     try:
         net = ElementTree.fromstring(data)
     except (ElementTree.ParseError, ValueError) as error:
@@ -111,14 +117,14 @@ def _number(text: str) -> int:
     try:
         number = int(text)
     except ValueError:
-        raise FormatError(f"says {text[:40]!r} where a number belongs") from None
+        raise FormatError(f"has {text[:40]!r} instead of a number") from None
     if abs(number) >= 2**62:
-        raise FormatError(f"says {text[:40]!r} where a size belongs")
+        raise FormatError(f"has {text[:40]!r} instead of a size")
     return number
 
 
 def _check_weights(path: Path, layers: object) -> None:
-    """Raises ModelError."""
+    """Raise ModelError if the weight file is missing or too short."""
     extents = [layer.extent for layer in layers if layer.extent[1]]  # type: ignore[attr-defined]
     weights = path.with_suffix(".bin")
     if not extents:
@@ -128,7 +134,8 @@ def _check_weights(path: Path, layers: object) -> None:
     size, needed = weights.stat().st_size, max(offset + length for offset, length in extents)
     if needed > size or min(map(min, extents)) < 0:
         raise ModelError(
-            f"{path} needs {needed:,} bytes of weights, {weights} has {size:,}; is it cut off, or another model's?"
+            f"{path} needs {needed:,} bytes of weights, but {weights} has {size:,}; check that it is this model's "
+            f"complete weight file"
         )
 
 
@@ -153,7 +160,7 @@ def _model(path: Path, layers: dict[str, _Layer], edges: dict[tuple[str, str], t
         elif layer.kind == "Result":
             made = layers[makers[0][0]].outputs.get(makers[0][1]) if makers and makers[0][0] in layers else None
             if made is None:
-                raise FormatError(f"has an output {layer.name[:80]!r} that nothing makes")
+                raise FormatError(f"has an output {layer.name[:80]!r} that nothing computes")
             if names[makers[0]] not in {info.name for info in graph.output}:
                 graph.output.append(_declared(names[makers[0]], made))
         elif key in constant or (makers and constant.issuperset(maker for maker, _ in makers)):
@@ -171,13 +178,13 @@ def _model(path: Path, layers: dict[str, _Layer], edges: dict[tuple[str, str], t
             )
             graph.value_info.extend(_declared(names[key, port], facts) for port, facts in layer.outputs.items())
     if not graph.node or not graph.output:
-        raise FormatError("holds no operators; there is nothing to run")
+        raise FormatError("holds no operators; nothing can be run")
     outputs = {info.name for info in graph.output}
     inner = [info for info in graph.value_info if info.name not in outputs]
     del graph.value_info[:]
     graph.value_info.extend(inner)
     inside = {
-        f"{layer.name}/{body}": f"is what a {layer.kind} holds, whose tensors OpenVINO does not give"
+        f"{layer.name}/{body}": f"is inside a {layer.kind}, whose tensors OpenVINO does not give"
         for layer in layers.values()
         for body in layer.bodies
     }
@@ -185,7 +192,7 @@ def _model(path: Path, layers: dict[str, _Layer], edges: dict[tuple[str, str], t
 
 
 def _sorted(layers: dict[str, _Layer], edges: dict[tuple[str, str], tuple[str, str]]) -> Iterator[str]:
-    """The layers, each after those that it reads, else as in the file. Raises FormatError for a circle."""
+    """Yield the layers, each after its inputs, otherwise in file order; raise FormatError for a cycle."""
     done: set[str] = set()
     for first in layers:
         waiting = [first]
@@ -198,7 +205,7 @@ def _sorted(layers: dict[str, _Layer], edges: dict[tuple[str, str], tuple[str, s
             reads = [edges[key, port][0] for port in layers[key].inputs if (key, port) in edges]
             missing = [maker for maker in reads if maker in layers and maker not in done]
             if missing and key in opened:
-                raise FormatError(f"has a circle at layer {layers[key].name[:80]!r}")
+                raise FormatError(f"has a cycle at layer {layers[key].name[:80]!r}")
             opened.add(key)
             waiting += reversed(missing)
             if not missing:
@@ -207,7 +214,7 @@ def _sorted(layers: dict[str, _Layer], edges: dict[tuple[str, str], tuple[str, s
 
 
 def _names(layers: dict[str, _Layer]) -> dict[tuple[str, str], str]:
-    """A name of its own for every output of every layer."""
+    """Return a unique name for every output of every layer."""
     names: dict[tuple[str, str], str] = {}
     taken: set[str] = set()
     for key, layer in layers.items():

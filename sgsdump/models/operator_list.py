@@ -1,12 +1,12 @@
-"""The operators of a model, to choose names from.
+"""List of a model's operators, for choosing names.
 
-They are ONNX (and whatever is read as ONNX), an exported torch program, the text of a graph (``ge_proto_*.txt``), the
-topology that a dump's tree has of its program, or msprobe's dump of the task ``structure``.
+Supported are ONNX and every format that is read as ONNX, exported torch programs, the text of a graph
+(``ge_proto_*.txt``), the program topology in a dump's tree, and msprobe dumps of the task ``structure``.
 
-An exported program (``.pt2``, by ``torch.export.save``) is read without torch and without running anything. It is a zip
-archive; ``…/models/NAME.json`` (older: ``serialized_exported_program.json``) holds the graph as
+An exported program (``.pt2``, by ``torch.export.save``) is read without torch and without running any code. It is a zip
+archive. ``…/models/NAME.json`` (older: ``serialized_exported_program.json``) holds the graph as
 ``graph_module.graph.nodes``. A node has ``target`` (``torch.ops.aten.split.Tensor``), ``inputs`` (``{"name", "arg":
-{"as_tensor": {"name"}}}``, ``as_int``, ``as_ints`` …), ``outputs`` and ``metadata``; ``signature.input_specs`` says
+{"as_tensor": {"name"}}}``, ``as_int``, ``as_ints`` …), ``outputs`` and ``metadata``. ``signature.input_specs`` tells
 which inputs are weights.
 """
 
@@ -37,7 +37,7 @@ _FRAME = re.compile(r'File "([^"]*)", line (\d+)')
 
 
 def list_operators(path: Path) -> list[Graph]:
-    """The graphs of a file and their operators, in its order. Raises FormatError, ModelError, ConfigError."""
+    """Return the graphs of a file with their operators, in file order. Raises FormatError, ModelError, ConfigError."""
     if path.is_dir():
         if folder.is_structure(path):
             return folder.structures(path)
@@ -61,7 +61,7 @@ def _of_onnx(node: onnx.NodeProto) -> GraphOperator:
 
 
 def _value(attribute: onnx.AttributeProto) -> Attribute:
-    """Numbers and texts, and lists of these; of a tensor or a graph its kind."""
+    """Return numbers and texts, also in lists, unchanged; describe a tensor or a graph by its kind."""
     import onnx
 
     value: Any = onnx.helper.get_attribute_value(attribute)
@@ -79,14 +79,14 @@ def _value(attribute: onnx.AttributeProto) -> Attribute:
 
 
 def _exported_program(path: Path) -> list[Graph]:
-    """The graphs of an archive. Raises ModelError for any other zip file, and a damaged one."""
+    """Return the graphs of an archive; raise ModelError for any other or damaged zip file."""
     try:
         with open_file(path) as file, zipfile.ZipFile(file) as archive:
             documents = list(_documents(archive, path))
     except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         raise ModelError(f"cannot read {path}: {str(error)[:200]}") from None
     if not documents:
-        raise ModelError(f"{path} is not an exported program: save one with torch.export.save(program, 'model.pt2')")
+        raise ModelError(f"{path} is not an exported program; save one with torch.export.save(program, 'model.pt2')")
     try:
         return [Graph(name, tuple(_operators(document))) for name, document in documents]
     except (KeyError, TypeError, AttributeError, IndexError, ValueError, RecursionError) as error:
@@ -102,7 +102,7 @@ def _documents(archive: zipfile.ZipFile, path: Path) -> Iterator[tuple[str, Any]
         with archive.open(entry) as file:
             data = file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
-            raise ModelError(f"{path}: {entry.filename} has more than {MOST_BYTES >> 20} MiB, no program's graph")
+            raise ModelError(f"{path}: {entry.filename} has more than {MOST_BYTES >> 20} MiB, too large for a graph")
         try:
             yield Path(entry.filename).stem, json.loads(data)
         except (ValueError, RecursionError):
@@ -128,7 +128,7 @@ def _operators(document: Mapping[str, Any]) -> Iterator[GraphOperator]:
 
 
 def _tensor(arg: Mapping[str, Any]) -> str:
-    """The name of a value: ``{"as_tensor": {"name"}}``, or ``{"name"}`` itself."""
+    """Return the name of a value: ``{"as_tensor": {"name"}}``, or ``{"name"}`` itself."""
     inner = arg.get("as_tensor", arg)
     return str(inner.get("name", "")) if isinstance(inner, Mapping) else ""
 
@@ -141,14 +141,14 @@ def _tensors(arg: Mapping[str, Any]) -> list[str]:
 
 
 def _type_of(target: str) -> str:
-    """``torch.ops.aten.layer_norm.default`` as LayerNorm."""
+    """Return ``LayerNorm`` for ``torch.ops.aten.layer_norm.default``."""
     words = target.removeprefix("torch.ops.").split(".")
     word = words[1] if len(words) > 1 else words[0]
     return "".join(part[:1].upper() + part[1:] for part in word.split("_") if part)
 
 
 def _attributes(node: Mapping[str, Any]) -> Iterator[tuple[str, Attribute]]:
-    """Arguments that are not tensors, and where in the program the operator stands."""
+    """Yield arguments that are not tensors, and the operator's module and source line in the program."""
     for item in node["inputs"]:
         for kind, value in item["arg"].items():
             if kind in ("as_int", "as_float", "as_bool", "as_string", "as_ints", "as_floats", "as_bools", "as_strings"):

@@ -1,4 +1,4 @@
-"""A network quantised by others, as ONNX: the scale and zero point of its tensors, its weights as they are stored.
+"""ONNX models quantised with other tools: scales and zero points of tensors, and stored weights.
 
 Sources: https://onnx.ai/onnx/operators (QuantizeLinear, DequantizeLinear and their ``axis``, ``block_size`` and
 ``output_dtype``), https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md (QLinearAdd …).
@@ -40,7 +40,7 @@ UINT8 = np.dtype(np.uint8)
 
 
 def nodes_of(proto: ModelProto) -> Iterator[Node]:
-    """The nodes as ``QuantisedGraph`` takes them; a body's outer values count as read."""
+    """Yield the nodes as input of ``QuantisedGraph``; outer values of a body count as read."""
     for node in proto.graph.node:
         reads = [*node.input, *sorted(needs(node) - set(node.input))]
         told = {"to": str(attribute(node, "to"))} if node.op_type == "Cast" else {}
@@ -49,12 +49,12 @@ def nodes_of(proto: ModelProto) -> Iterator[Node]:
 
 @dataclass(frozen=True, eq=False)
 class StoredWeight:
-    """A weight that a quantised model keeps as integers.
+    """A weight that a quantised model stores as integers.
 
-    name   of the integers, or of the float initializer that the model quantises itself.
-    real   what operators read: what its DequantizeLinear makes; for an operator on codes the integers.
-    codes  the integers, with ``scale`` and ``zero_point`` in a shape that goes with them element by element.
-    scaled_with  the weight whose scale its own is made of: of a bias without a scale of its own; "" for the others.
+    name         name of the integers, or of the float initializer that the model quantises itself
+    real         tensor that operators read: the output of DequantizeLinear, or the integers for an operator on codes
+    codes        the integers; ``scale`` and ``zero_point`` have shapes that broadcast to them
+    scaled_with  weight whose scale determines the scale of a bias without its own scale; "" for other weights
     """
 
     name: str
@@ -66,13 +66,13 @@ class StoredWeight:
 
     @property
     def values(self) -> np.ndarray:
-        """The float32 values that the integers mean."""
+        """float32 values of the integers."""
         values: np.ndarray = (self.codes.astype(np.float32) - self.zero_point.astype(np.float32)) * self.scale
         return values
 
 
 class QuantisedModel:
-    """A model with its groups, scales and weights. Raises ModelError for damaged constants, where they are asked."""
+    """A model with its groups, scales and weights. Raises ModelError for damaged constants when they are accessed."""
 
     def __init__(self, proto: ModelProto):
         self.proto = proto
@@ -80,7 +80,7 @@ class QuantisedModel:
 
     @cached_property
     def constants(self) -> dict[str, TensorProto]:
-        """Initializers, and the values of Constant nodes."""
+        """Initializers, and values of Constant nodes."""
         found = dict(self.graph.constants)
         for node in self.graph.nodes:
             if node.op_type == "Constant" and (value := attribute(node, "value")) is not None:
@@ -97,7 +97,7 @@ class QuantisedModel:
 
     @cached_property
     def quants(self) -> dict[str, Quant]:
-        """Of codes, and of the floats that they mean, where the scale is a constant; weights are left out."""
+        """Quantisation of codes and of their dequantised floats, if the scale is constant; weights are omitted."""
         quants: dict[str, Quant] = {}
         for node in self.graph.nodes:
             kind, reads = node.op_type, list(node.input)
@@ -117,7 +117,7 @@ class QuantisedModel:
         return quants
 
     def _makes_codes(self, name: str) -> bool:
-        """Whether a tensor that has a scale is integers: all but what a DequantizeLinear makes."""
+        """Return whether a tensor with a scale holds integers, which is false only for outputs of DequantizeLinear."""
         maker, seen = self.graph.producer.get(name), set[str]()
         while maker is not None and maker.op_type in MOVES and maker.input[0] not in seen:
             seen.add(maker.input[0])
@@ -125,7 +125,7 @@ class QuantisedModel:
         return maker is not None and not is_dequantise(maker.op_type)
 
     def _quant(self, node: NodeProto, scale: str, zero_point: str, source: Quant | None) -> Quant | None:
-        """None where a number is not constant, per block, or of several zero points."""
+        """Return the quantisation; None if a number is not constant, per block, or there are several zero points."""
         if scale not in self.constants or (zero_point and zero_point not in self.constants):
             return None
         if attribute(node, "block_size", 0):
@@ -149,7 +149,7 @@ class QuantisedModel:
 
     @cached_property
     def weights(self) -> tuple[StoredWeight, ...]:
-        """Constants that are stored as integers and read as floats, or read by an operator on codes; biases too."""
+        """Constants stored as integers and read as floats or by an operator on codes, including biases."""
         found = [weight for node in self.graph.nodes for weight in self._weights_of(node)]
         return tuple({weight.real: weight for weight in reversed(found)}.values())[::-1]
 
@@ -183,12 +183,12 @@ class QuantisedModel:
         zeros = np.zeros(1, np.int32)
         if len(reads) > zero_point and reads[zero_point] in self.constants:
             zeros = values_of(self.constants[reads[zero_point]]).astype(np.int32)
-        # MatMul has a column for each scale, a convolution a row
+        # A MatMul has one scale per column, a convolution one per row.
         axis = codes.ndim - 1 if node.op_type == "QLinearMatMul" else 0
         return StoredWeight(name, real, codes, _spread(scales, codes, axis), _spread(zeros, codes, axis))
 
     def _dequantised(self, node: NodeProto) -> StoredWeight | None:
-        """The weight that a DequantizeLinear makes of a constant, or of one that a QuantizeLinear stores."""
+        """Return the weight that a DequantizeLinear computes from a constant or from a quantised constant."""
         source, scale, *zero = node.input
         if scale not in self.constants:
             return None
@@ -209,7 +209,7 @@ class QuantisedModel:
         return StoredWeight(name, node.output[0], codes, scales, zeros)
 
     def _quantised(self, node: NodeProto) -> np.ndarray:
-        """The integers that a QuantizeLinear makes of a constant, rounded half to even as ONNX says."""
+        """Return the integers that a QuantizeLinear computes from a constant, rounded half to even as in ONNX."""
         values = values_of(self.constants[node.input[0]]).astype(np.float32)
         axis, block = int(attribute(node, "axis", 1)), int(attribute(node, "block_size", 0))
         scales = np.asarray(values_of(self.constants[node.input[1]]), np.float32)
@@ -225,7 +225,7 @@ class QuantisedModel:
         return result
 
     def _of_dynamic(self, node: NodeProto) -> StoredWeight | None:
-        """The weight of an operator whose integers are multiplied, after a Cast, by the input's scale times its own."""
+        """Return the weight of an integer product that is scaled, after a Cast, by input scale times weight scale."""
         reads = list(node.input)
         sums = node.output[0]
         for kind in ("Cast", "Mul"):
@@ -246,9 +246,11 @@ class QuantisedModel:
         return StoredWeight(reads[1], reads[1], codes, _spread(scales, codes, axis), _spread(zeros, codes, axis))
 
     def _of_blocks(self, node: NodeProto) -> StoredWeight | None:
-        """The weight of a MatMulNBits, [K, N] as a MatMul reads it: N rows of blocks, lowest bits first, with
-        a scale for each block and a zero point, 2^(bits-1) where none is given. None where it is not constant, or its
-        columns go in another order (``g_idx``). Raises ModelError for sizes that do not fit."""
+        """Return the weight of a MatMulNBits as [K, N], as a MatMul reads it; None if not constant or with ``g_idx``.
+
+        It is stored as N rows of blocks, lowest bits first, with a scale and a zero point per block. The default zero
+        point is 2^(bits-1). ``g_idx`` reorders columns. Raises ModelError for sizes that do not fit.
+        """
         codes, scale, zero, order = [*node.input[1:5], *[""] * 4][:4]
         if order or any(name and name not in self.constants for name in (codes, scale, zero)):
             return None
@@ -258,7 +260,9 @@ class QuantisedModel:
         packed, scales = (values_of(self.constants[name]).reshape(-1) for name in (codes, scale))
         blocks = -(-inner // block)
         if packed.size * 8 != rows * blocks * block * bits or scales.size != rows * blocks:
-            raise ModelError(f"the weight {codes} of {node.name or node.output[0]} is not of {inner} x {rows} values")
+            raise ModelError(
+                f"the weight {codes} of {node.name or node.output[0]} does not have {inner} x {rows} values"
+            )
         zeros = np.full((rows, blocks), 2 ** (bits - 1), np.float32)
         if zero:
             numbers = values_of(self.constants[zero]).reshape(rows, -1)
@@ -269,7 +273,7 @@ class QuantisedModel:
         return StoredWeight(codes, codes, values, scales.astype(np.float32), zeros)
 
     def _bias(self, reads: list[str]) -> StoredWeight | None:
-        """The bias of a QLinearConv: int32 in steps of the input's scale by the weight's."""
+        """Return the bias of a QLinearConv: int32 with the scale input scale times weight scale."""
         if not all(reads[slot] in self.constants for slot in (1, 4)):
             return None
         scale = values_of(self.constants[reads[1]]).astype(np.float32) * values_of(self.constants[reads[4]])
@@ -281,7 +285,7 @@ class QuantisedModel:
 
 
 def limits(dtype: np.dtype) -> tuple[int, int]:
-    """The lowest and highest value of an integer type, those of 4 bits too."""
+    """Return the lowest and highest value of an integer type, including 4-bit types."""
     import ml_dtypes
 
     info = ml_dtypes.iinfo(dtype)
@@ -289,8 +293,10 @@ def limits(dtype: np.dtype) -> tuple[int, int]:
 
 
 def quants_of(model: Model) -> dict[str, Quant]:
-    """``QuantisedModel.quants``; nothing of a float model, without looking at its weights. Of a model that only its own
-    framework runs those that its file gives its tensors, inputs among them."""
+    """Return ``QuantisedModel.quants``; {} for a float model, without reading its weights.
+
+    For a model that only its own framework runs, return the quantisation that the file gives, inputs included.
+    """
     graph = model.proto.graph
     if model.native is not None:
         constants = {tensor.name for tensor in graph.initializer}
@@ -302,13 +308,15 @@ def quants_of(model: Model) -> dict[str, Quant]:
 
 
 def dynamic_of(proto: ModelProto) -> dict[str, tuple[str, str]]:
-    """Of codes whose scale is found while the model runs, the names of it and of the zero point."""
+    """Return codes whose scale is computed at run time -> names of scale and zero point."""
     return QuantisedGraph(nodes_of(proto)).dynamic
 
 
 def graph_for_dump(model: Model) -> bytes:
-    """The model without weights, serialised, as it is kept beside a dump (``dumps/graph_file.py``): with the scales of
-    its tensors, where it is quantised."""
+    """Return the serialised model without weights but with tensor scales, as kept beside a dump.
+
+    See ``dumps/graph_file.py``.
+    """
     proto = without_values(model.proto)
     if quants := quants_of(model):
         proto.metadata_props.add(key=KEY, value=quants_text(quants))
@@ -317,13 +325,13 @@ def graph_for_dump(model: Model) -> bytes:
 
 
 def _unpacked(rows: np.ndarray, bits: int) -> np.ndarray:
-    """Bytes [rows, n] as integers of 2, 4 or 8 bits, the lowest bits first."""
+    """Unpack bytes [rows, n] into integers of 2, 4 or 8 bits, lowest bits first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     return ((rows[..., None] >> shifts) & ((1 << bits) - 1)).reshape(len(rows), -1)
 
 
 def _rounded_to(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """float32 values as a small float type holds them; what is beyond is its largest (``saturate``)."""
+    """Round float32 values to a small float type; values beyond its range become its largest (``saturate``)."""
     import ml_dtypes
 
     largest = float(ml_dtypes.finfo(dtype).max)
@@ -332,7 +340,7 @@ def _rounded_to(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def _weight_slots(kind: str, count: int) -> Iterator[tuple[int, int, int]]:
-    """The slots of an operand that may be a weight, its scale and its zero point, of an operator on codes."""
+    """Yield the slots of an operand that may be a weight, its scale and its zero point, for an operator on codes."""
     if kind in ("QLinearConv", "QLinearMatMul", "QLinearAdd", "QLinearMul", "QGemm") and count > 5:
         yield 3, 4, 5
         if kind != "QLinearConv":
@@ -340,7 +348,7 @@ def _weight_slots(kind: str, count: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _spread(numbers: np.ndarray, codes: np.ndarray, axis: int, block: int = 0) -> np.ndarray:
-    """Numbers per tensor, per channel or per block in a shape that goes with the codes'."""
+    """Reshape numbers per tensor, per channel or per block so that they broadcast to the codes."""
     if numbers.size == 1:
         return numbers.reshape(())
     if block:

@@ -1,8 +1,8 @@
-"""How model files other than ONNX are told apart. What reads one of them is imported when there is one to read: every
-model file is looked at here, and few are of these kinds.
+"""Recognition of model files other than ONNX, and lazy loading of their readers.
 
-A Caffe prototxt is known by its ending, or by being text with a layer in it. A caffemodel given in its place is known
-by its ending, so that the message can say what to give instead.
+Every model file is checked here, and few have these formats, so a reader is imported only when needed. A Caffe prototxt
+is recognised by its ending, or by text with a layer. A caffemodel given in its place is recognised by its ending, so
+that the message can tell what to give instead.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sgsdump.models.model import Model, ModelReader
 
 CAFFE_ENDINGS = (".prototxt", ".caffemodel")
 _LAYER = re.compile(rb"(^|\n)\s*layers?\s*:?\s*\{")
-# Of a TFLite file, after four bytes.
+# Identifier of a TFLite file, at byte 4.
 MARK = b"TFL3"
 
 

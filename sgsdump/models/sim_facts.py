@@ -1,14 +1,13 @@
-"""The facts that a model read from a .sim file keeps of that file: the records, and their one writer and one reader.
+"""Metadata of a model read from a .sim file: the facts kept from that file, with their writer and reader.
 
-They are kept in the ONNX file's metadata under ``sgsdump.sim``, as JSON::
+The facts are JSON in the ONNX file's metadata under ``sgsdump.sim``::
 
     {"version": 1,
-     "operators": as of a fixed model (``fixed_facts``),
+     "operators": as in a fixed model (``fixed_facts``),
      "constants": {NAME: {"initializer", "axes", "shape", "ones"} or {"values", "shape"}},
      "types": {NAME: "uint8" or "int16"}}
 
-Every tensor of such a model that has four dimensions is N, H, W, C in the SDK's dumps. Models are untrusted input:
-every type is checked.
+In the SDK's dumps, every 4-D tensor of such a model is N, H, W, C. Models are untrusted input: every type is checked.
 """
 
 from __future__ import annotations
@@ -34,10 +33,12 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class ShownConstant:
-    """A constant as the SDK dumps it: an initializer with its axes in this order and in this shape, a row of ones
-    behind it (``ones``); or whole numbers of a type.
+    """A constant as the SDK dumps it: an initializer, or integers.
 
-    initializer  its name; "" for whole numbers, which are ``values``.
+    initializer  name of the initializer; "" for integers, which are in ``values``
+    axes, shape  order of the axes and shape in which the initializer is dumped
+    ones         whether a row of ones follows
+    values       the integers, of type ``dtype``
     """
 
     initializer: str
@@ -52,7 +53,7 @@ class ShownConstant:
         return not self.initializer
 
     def array(self, graph: Graph) -> np.ndarray:
-        """Return the values as float32; whole numbers in their type."""
+        """Return the values as float32, or integers in their type."""
         if self.is_parameter:
             return np.array(self.values, self.dtype).reshape(self.shape)
         stored = graph.value(self.initializer).astype(np.float32, copy=False)
@@ -65,7 +66,7 @@ class ShownConstant:
 
 @dataclass(frozen=True)
 class SimFacts:
-    """``operators`` in execution order; ``constants`` by name; ``types``: by tensor the type that the file plans."""
+    """Facts of a .sim file: ``operators`` in execution order, ``constants`` by name, planned ``types`` by tensor."""
 
     operators: tuple[DumpedOperator, ...]
     constants: Mapping[str, ShownConstant]
@@ -84,8 +85,11 @@ def write_facts(facts: SimFacts, proto: ModelProto) -> None:
 
 
 def read_facts(proto: ModelProto) -> SimFacts | None:
-    """Return the facts of a model, None for one of another origin; those of a fixed model without the weights that it
-    has in another form. Raises ModelError for metadata that are damaged, or that do not fit the model's graph."""
+    """Return the facts of a model, or None if the model does not come from a .sim file.
+
+    For a fixed model, the weights that it stores in another form are omitted. Raises ModelError for metadata that are
+    damaged or do not fit the model's graph.
+    """
     text = _text_of(proto)
     if text is None:
         return None
@@ -126,7 +130,7 @@ def _facts(document: Any) -> SimFacts:
 
 
 def _check(facts: SimFacts, proto: ModelProto) -> None:
-    """Every constant is there, and has as many values as its shape."""
+    """Check that every constant exists and has as many values as its shape."""
     dims = {tensor.name: tuple(tensor.dims) for tensor in proto.graph.initializer}
     for name, constant in facts.constants.items():
         if not constant.is_parameter and constant.initializer not in dims:
@@ -151,5 +155,5 @@ def _text(value: Any) -> str:
 
 def _whole(value: Any) -> int:
     if type(value) is not int or abs(value) > 1 << 62:
-        raise TypeError(f"a whole number expected, not {str(value)[:50]!r}")
+        raise TypeError(f"an integer expected, not {str(value)[:50]!r}")
     return value

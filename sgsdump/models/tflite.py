@@ -1,10 +1,10 @@
-"""TensorFlow Lite models (https://ai.google.dev/edge/litert): a FlatBuffer with the operators and their weights.
+"""Reader of TensorFlow Lite models (https://ai.google.dev/edge/litert): FlatBuffers with operators and weights.
 
-The graph becomes nodes of the domain ``DOMAIN``, named and typed as in the file, to look at, to choose from and to pair
-by; LiteRT alone runs it, from the file itself (``executors/native``). What constants alone make (float16 weights are
-dequantised so) is a weight like them. A quantised input is declared as float32, the real values; codes of the model's
-own type are taken as they are. Names that are empty or shared are numbered. Source of the fields' and operators'
-numbers: the public schema, tensorflow/lite/schema/schema.fbs.
+The graph becomes nodes of the domain ``DOMAIN``, with the names and types of the file, for display, selection and
+pairing. Only LiteRT runs the model, from the file itself (``executors/native``). Tensors computed only from constants
+are weights too: float16 weights are dequantised in this way. A quantised input is declared as float32 real values;
+codes of the model's own type are accepted unchanged. Empty and shared names are numbered. Source of the field and
+operator numbers: the public schema, tensorflow/lite/schema/schema.fbs.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _OPERATORS = """
 
 
 _ACTIVATIONS = ("", "RELU", "RELU_N1_TO_1", "RELU6", "TANH", "SIGN_BIT")
-# Where an operator's options say which of them it has inside.
+# Operator -> field of its options with the fused activation.
 _ACTIVATION_FIELDS = {
     **dict.fromkeys(("FULLY_CONNECTED", "ADD", "SUB", "MUL", "DIV", "L2_NORMALIZATION"), 0),
     **dict.fromkeys(("CONCATENATION", "SVDF"), 1),
@@ -80,8 +80,7 @@ _ACTIVATION_FIELDS = {
 
 @dataclass(frozen=True)
 class _Tensor:
-    """A tensor of the file: ``shape`` with None for a size that is not fixed; ``extent``: where its values are in the
-    file, and how many bytes they take."""
+    """Tensor of the file; None in ``shape`` is an open size, ``extent`` is offset and size in bytes of its values."""
 
     name: str
     kind: str
@@ -92,7 +91,7 @@ class _Tensor:
 
 @dataclass(frozen=True)
 class _Operator:
-    """``activation``: what it computes of its result at last, "" for nothing."""
+    """Operator of the file; ``activation`` is its fused activation, or ""."""
 
     kind: str
     inputs: tuple[int, ...]
@@ -102,7 +101,7 @@ class _Operator:
 
 @dataclass(frozen=True)
 class _Net:
-    """The main graph; ``bodies``: the names of the others, which control flow runs."""
+    """Main graph; ``bodies`` are the names of other graphs, which control flow runs."""
 
     tensors: tuple[_Tensor, ...]
     operators: tuple[_Operator, ...]
@@ -112,18 +111,18 @@ class _Net:
 
 
 def read(path: Path) -> Model:
-    """Raises ModelError for a file that is cut off, damaged or no TFLite model."""
+    """Read a TFLite model. Raises ModelError for a truncated or damaged file, and for another format."""
     try:
         data = map_file(path)
     except FormatError as error:
         raise ModelError(str(error)) from None
     if data[4:8] != MAGIC:
-        raise ModelError(f"{path} is not a TFLite model; its mark TFL3 is missing")
+        raise ModelError(f"{path} is not a TFLite model: the identifier TFL3 is missing")
     try:
         return _model(path, _with_own_names(_net_of(data)))
     except FormatError as error:
         raise ModelError(
-            f"{path}: TensorFlow Lite model {error}; is the file cut off or damaged? Convert the model anew"
+            f"{path}: TensorFlow Lite model {error}; if the file is truncated or damaged, convert the model again"
         ) from None
 
 
@@ -139,7 +138,7 @@ def _net_of(data: Buffer) -> _Net:
     operators = tuple(_operators(main, kinds, len(tensors)))
     inputs, outputs = (tensor_indices(main, field, len(tensors)) for field in (1, 2))
     if not operators or not outputs:
-        raise FormatError("holds no operators; there is nothing to run")
+        raise FormatError("holds no operators; nothing can be run")
     bodies = tuple(graph.text(4) or f"graph {number}" for number, graph in enumerate(graphs[1:], 1))
     return _Net(tensors, operators, inputs, outputs, bodies)
 
@@ -149,14 +148,14 @@ def _kind(code: Table) -> str:
 
 
 def operator_name(number: int, custom: str) -> str:
-    """Return the schema's name of a builtin operator's number, and of a custom operator its own."""
+    """Return the schema's name of a builtin operator, or a custom operator's own name."""
     if number == _CUSTOM:
         return custom or "CUSTOM"
     return _OPERATORS[number] if 0 <= number < len(_OPERATORS) else f"BUILTIN_{number}"
 
 
 def _extent(buffer: Table) -> tuple[int, int]:
-    """Files of over 2 GiB have their values after the tables, and say where."""
+    """Return the offset and size of a buffer; in files of over 2 GiB, values follow the tables at a given position."""
     inside = buffer.extent(0, 1)
     return inside if inside[1] else (buffer.number(1, "Q"), buffer.number(2, "Q"))
 
@@ -203,7 +202,7 @@ def _activation(kind: str, options: Table | None) -> str:
 
 
 def tensor_indices(table: Table, field: int, tensors: int, absent: bool = False) -> tuple[int, ...]:
-    """Return the tensors that a vector names; with ``absent``, -1 is an input that is absent. Raises FormatError."""
+    """Return the tensors that a vector names; with ``absent``, -1 is an absent input. Raises FormatError."""
     indices = tuple(map(int, table.numbers(field, "i4")))
     for index in indices:
         if not (0 <= index < tensors or (absent and index == -1)):
@@ -212,7 +211,7 @@ def tensor_indices(table: Table, field: int, tensors: int, absent: bool = False)
 
 
 def _with_own_names(net: _Net) -> _Net:
-    """Every tensor with a name that no other has."""
+    """Give every tensor a unique name."""
     taken: set[str] = set()
     tensors = []
     for index, tensor in enumerate(net.tensors):
@@ -272,8 +271,10 @@ def _model(path: Path, net: _Net) -> Model:
 
 
 def constant(model: Model, name: str) -> np.ndarray | None:
-    """The stored values of a constant of the file; None for a tensor that is none, or of a type that numpy lacks.
-    Raises ModelError where the file has become another one."""
+    """Return the stored values of a constant; None for other tensors, and for a type that numpy lacks.
+
+    Raises ModelError if the file has changed.
+    """
     assert model.native is not None
     start, size = model.native.constants.get(name, (0, 0))
     tensor = next((each for each in model.proto.graph.initializer if each.name == name), None)
@@ -287,18 +288,18 @@ def constant(model: Model, name: str) -> np.ndarray | None:
         file.seek(start)
         data = file.read(size)
     if len(data) < size:
-        raise ModelError(f"{model.path} was cut off while it was read")
+        raise ModelError(f"{model.path} became shorter while it was read")
     return np.frombuffer(data, dtype).reshape(shape)
 
 
 def operator_of(model: Model, name: str) -> int:
-    """The index of the operator that makes a tensor, as the file counts operators; -1 for an input or a constant."""
+    """Return the file's index of the operator that computes a tensor; -1 for an input or a constant."""
     assert model.native is not None
     return int(model.native.keys[name][1])
 
 
 def _declare(infos: object, tensor: _Tensor, real: bool = False) -> None:
-    """``real``: a quantised one is declared as the float32 that it means, its own type noted."""
+    """Declare a tensor; with ``real``, a quantised tensor becomes float32 with a note of its own type."""
     import onnx
 
     is_codes = real and tensor.quant is not None

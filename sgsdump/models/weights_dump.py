@@ -1,4 +1,4 @@
-"""The weights of an ONNX model as a dump: every initializer and constant, in the order in which its nodes read them."""
+"""Weights of an ONNX model as a dump: every initializer and constant, in the order in which nodes read them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 
 def open_weights(path: Path) -> Dump:
-    """Each is an output of the first node that reads it; what is no dense array of numbers is in the notes.
+    """Open the weights of a model as a dump. Raises ModelError.
 
-    Raises ModelError.
+    Each weight is an output of the first node that reads it. Weights that are not dense arrays of numbers are listed in
+    the notes.
     """
     model = open_model(path)
     if model.folder is not None:
@@ -31,7 +32,7 @@ def open_weights(path: Path) -> Dump:
     for tensor, op_index, op_type in _constants(model.proto.graph):
         dtype = dtype_of(tensor.data_type)
         if dtype is None or dtype.kind not in "biufcV":
-            notes.append(f"not compared: {tensor.name}: its values are no numbers")
+            notes.append(f"not compared: {tensor.name}: its values are not numbers")
             continue
         info = TensorInfo(tensor.name, tuple(tensor.dims), dtype)
         records.append(Record("out", 0, op_index, op_type, Tensor(info, partial(values_of, tensor))))
@@ -41,8 +42,7 @@ def open_weights(path: Path) -> Dump:
 
 
 def _constants(graph: GraphProto) -> Iterator[tuple[TensorProto, int, str]]:
-    """Those of the graph and the bodies in it, each with the place and the type of its first reader; those that nothing
-    reads come last."""
+    """Yield the constants of the graph and its bodies with index and type of their first reader, unread ones last."""
     from onnx import TensorProto
 
     index = 0

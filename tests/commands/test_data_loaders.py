@@ -166,11 +166,11 @@ number = 3
         ("raises", "bad.py:7: the data loader failed on feed 1: OSError: 'no more recordings'"),
         ("other_names", "bad.py: feed 0 has 'waves', which is not an input of the model; did you mean 'wave'?"),
         ("nan", "bad.py: feed 1, input 'wave', holds 64 NaN or infinite values"),
-        ("shape", "bad.py: feed 0, input 'wave', has the shape [1, 1, 63], the model's input 'wave' takes [1, 1, 64]"),
+        ("shape", "bad.py: feed 0, input 'wave', has shape [1, 1, 63], but the model's input 'wave' takes [1, 1, 64]"),
         ("text", "bad.py: feed 0 has no array of numbers for the input 'wave'"),
         ("ragged", "the data loader failed on feed 0: ValueError"),
         ("not_a_dictionary", "bad.py: feed 0 is a ndarray, not a dictionary of arrays by input name"),
-        ("gives_none", "bad.py: gives_none() gave a None; it is to yield a dictionary of arrays for each run"),
+        ("gives_none", "bad.py: gives_none() returned a None; yield a dictionary of arrays for each run"),
         ("nothing", "bad.py: nothing() gives no feeds"),
         ("one_dictionary", "bad.py: one_dictionary() gave a dict; it is to yield a dictionary of arrays"),
         ("endless", "bad.py: endless() has given 5 feeds and does not end; let it end"),
@@ -203,7 +203,7 @@ def test_a_preprocess_file_beside_a_loader_is_refused(capsys: pytest.CaptureFixt
     data_nets.write(Path(), "audio")
     given = ["-m", "audio.onnx", "--data-loader-script", "feeds.py:audio", "-n", "pre.py"]
     for words in (["dump"], ["diagnose"], ["simulate", "-t", "Float"]):
-        assert "-n prepares pictures, and a data loader gives" in refused(*words, *given, capsys=capsys)
+        assert "-n preprocesses images, but a data loader gives" in refused(*words, *given, capsys=capsys)
 
 
 PREPROCESS = """
@@ -268,8 +268,8 @@ def test_arrays_of_pictures_are_what_the_float_model_takes(capsys: pytest.Captur
     given = ["diagnose", "-m", "net.onnx", "-i", "arrays", "--quant-level", "L2", "--max-rmse", 0.1, "--input-config"]
     assert sgsdump(*given, "right.ini") == 0
     said = refused(*given, "wrong.ini", capsys=capsys)
-    assert ".npy: mean and std_value of input_config make grey levels from" in said and "arrays/" in said
-    assert "between whole ones; make them agree" in said
+    assert ".npy: mean and std_value of input_config give grey levels from" in said and "arrays/" in said
+    assert "from integers; correct them" in said
     assert sgsdump("calibrate", *given[1:5], "--input-config", "wrong.ini", "-o", "fixed.onnx") == 0
     assert "warning: arrays/0.npy: mean and std_value" in capsys.readouterr().out
 

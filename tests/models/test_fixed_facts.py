@@ -85,7 +85,9 @@ def test_a_float_model_has_none():
 def test_metadata_that_are_no_such_document_are_one_line(fixed, text):
     model = with_metadata(fixed, text)
     assert is_fixed(model)
-    with pytest.raises(ModelError, match=r"net\.onnx: its metadata 'sgsdump\.fixed' are damaged \(.*make the fixed mo"):
+    with pytest.raises(
+        ModelError, match=r"net\.onnx: its metadata 'sgsdump\.fixed' are damaged \(.*create the fixed mo"
+    ):
         simulate(model, {})
 
 

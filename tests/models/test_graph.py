@@ -122,9 +122,9 @@ def test_broken_graphs() -> None:
         sorted_nodes(graph([node("Relu", ["x"], "z"), node("Add", ["x", "b"], "a"), node("Relu", ["a"], "b")]))
     with pytest.raises(ModelError, match=r"node 'a' .Relu. needs the tensor 'ghost', which nothing"):
         sorted_nodes(graph([node("Relu", ["ghost"], "a")]))
-    with pytest.raises(ModelError, match="makes the tensor 'x', which is an input or weight already"):
+    with pytest.raises(ModelError, match="computes the tensor 'x', which is already an input or weight"):
         sorted_nodes(graph([node("Relu", ["x"], "x")]))
-    with pytest.raises(ModelError, match="make the tensor 'a'"):
+    with pytest.raises(ModelError, match="compute the tensor 'a'"):
         sorted_nodes(graph([node("Relu", ["x"], "a"), node("Neg", ["x"], "a")]))
 
 
@@ -137,5 +137,5 @@ def test_sparse_weights_count_as_given() -> None:
 
 
 def test_nodes_without_a_name_have_one_in_messages() -> None:
-    assert called(helper.make_node("Relu", ["x"], ["y"])) == "the Relu node that makes 'y'"
+    assert called(helper.make_node("Relu", ["x"], ["y"])) == "the Relu node that computes 'y'"
     assert called(helper.make_node("Foo", ["x"], ["y"], "n", domain="my")) == "node 'n' (my.Foo)"

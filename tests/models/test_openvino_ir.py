@@ -81,8 +81,8 @@ def test_dump_pairs_with_the_onnx_models(ir: Path, monkeypatch: pytest.MonkeyPat
         (lambda data: b"", "empty"),
         (lambda data: data[: len(data) // 2], "is not the graph of an OpenVINO model"),
         (lambda data: b"<net><layers></layers></net>", "holds no operators"),
-        (lambda data: b'<!DOCTYPE net [<!ENTITY a "b">]>' + data, "definitions of its own"),
-        (lambda data: data.replace(b"<dim>8</dim>", b"<dim>many</dim>"), "says 'many' where a number belongs"),
+        (lambda data: b'<!DOCTYPE net [<!ENTITY a "b">]>' + data, "has XML definitions"),
+        (lambda data: data.replace(b"<dim>8</dim>", b"<dim>many</dim>"), "has 'many' instead of a number"),
         (lambda data: b'<?xml version="1.0"?><html></html>', "its root is <html>"),
     ],
 )
@@ -140,4 +140,4 @@ def test_what_a_loop_holds_is_listed_as_not_dumped(tmp_path: Path, monkeypatch: 
     assert set(kinds) & {"Loop", "TensorIterator"}
     np.save("x.npy", np.ones((1, 4), np.float32))
     assert main(["dump", "-m", "l.xml", "-i", "x.npy", "-o", "l.bin"]) == 0
-    assert "/body (): is what a " in capsys.readouterr().out
+    assert "/body (): is inside a " in capsys.readouterr().out

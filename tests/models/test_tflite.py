@@ -67,7 +67,7 @@ def test_names_that_are_empty_or_shared_are_told_apart(tmp_path: Path) -> None:
 
 def test_other_commands_say_what_such_a_model_is_for(tmp_path: Path) -> None:
     path, _ = tflite_models.pair(tmp_path)
-    with pytest.raises(ModelError, match=r"float\.tflite is a model of TFLite.*convert it to ONNX"):
+    with pytest.raises(ModelError, match=r"float\.tflite is a TFLite model.*convert the model to ONNX"):
         open_model(path)
 
 
@@ -78,7 +78,7 @@ def test_other_commands_say_what_such_a_model_is_for(tmp_path: Path) -> None:
         (b"\0\0\0\0TFL3", "damaged table"),
         (b"\x10\0\0\0TFL3", "points to byte 16 of 8"),
         (b"\xff\xff\xff\xffTFL3" + bytes(100), "points to byte"),
-        (b"nothing of the kind", "mark TFL3 is missing"),
+        (b"nothing of the kind", "identifier TFL3 is missing"),
     ],
 )
 def test_files_that_are_none(tmp_path: Path, data: bytes, what: str) -> None:

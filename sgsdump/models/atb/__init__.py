@@ -1,1 +1,1 @@
-"""ATB topology files as ONNX graphs to look at."""
+"""Conversion of ATB topology files to ONNX graphs for display."""

@@ -1,14 +1,14 @@
-"""The operations of an ATB layer or model, as the vendor's probes save them in JSON (one object, mostly one line)::
+"""Operations of an ATB layer or model, read from the JSON of the vendor's probes (one object, mostly one line)::
 
     layer  {"opName", "opType", "param", "inTensors", "outTensors", "internalTensors", "nodes": [the same, inside]}
     model  {"modelName", "inTensors", "outTensors", "internalTensors", "weightTensors", "nodes": [layers]}
 
-Names of tensors are the same on every level: a child uses its parent's. Operations inside a layer and their parameters
-may be at any depth. Some writers leave the tensors of the root out: what its operations only read is its input then,
-what they only write its output.
+Tensor names are the same on every level: a child uses its parent's. Operations in a layer and their parameters may be
+nested to any depth. Some writers omit the tensors of the root. The inputs are then the tensors that its operations only
+read, and the outputs those that its operations only write.
 
-``-ids`` chooses operations by id: ``3_1`` is child 1 of operation 3. The probes append it to the name; where it is not
-there the order in the file counts.
+``-ids`` selects operations by id: ``3_1`` is child 1 of operation 3. The probes append the id to the name. If a name
+has no id, the order in the file counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_BYTES = 512 << 20
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation: what it reads and writes, its parameters as JSON gives them, and the operations inside, if given.
+    """An operation: inputs, outputs, parameters as in the JSON, and nested operations if given.
 
     ``inputs`` of a model are its input tensors, then its weights.
     """
@@ -46,25 +46,25 @@ class Operation:
     nodes: tuple[Any, ...] = ()
 
     def inside(self, path: Path) -> Iterator[Operation]:
-        """The operations directly inside. Raises FormatError."""
+        """Return the direct child operations. Raises FormatError."""
         return (operation_of(node, path) for node in self.nodes)
 
 
 def looks_like(head: bytes) -> bool:
-    """Whether the first bytes of a file are those of such a JSON."""
+    """Return whether the first bytes of a file are those of such a JSON."""
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     named = any(key in text for key in (b'"opName"', b'"modelName"'))
     return text.startswith(b"{") and named and any(key in text for key in (b'"nodes"', b'"inTensors"'))
 
 
 def root_of(document: Any, path: Path) -> Operation:
-    """The operation that is the whole document, with its tensors worked out where they are not given.
+    """Return the operation of the whole document, with its tensors derived if not given.
 
-    Raises FormatError for anything else.
+    Raises FormatError for any other document.
     """
     root = operation_of(document, path)
     if not ("opName" in document or "modelName" in document):
-        raise FormatError(f"{path} has neither opName nor modelName; is it the JSON of an ATB layer or model?")
+        raise FormatError(f"{path} has neither opName nor modelName; name the JSON of an ATB layer or model")
     if (root.inputs and root.outputs) or not root.nodes:
         return root
     inner = list(root.inside(path))
@@ -78,9 +78,9 @@ def root_of(document: Any, path: Path) -> Operation:
 
 
 def operation_of(node: Any, path: Path) -> Operation:
-    """One operation. Raises FormatError when a field is not what it should be."""
+    """Return one operation. Raises FormatError for an invalid field."""
     if not isinstance(node, Mapping):
-        raise FormatError(f"{path}: an operation is a JSON object, not a {type(node).__name__}")
+        raise FormatError(f"{path}: an operation must be a JSON object, not a {type(node).__name__}")
     name = _text(node, "opName" if "opName" in node else "modelName", path)
     nodes = node.get("nodes") or ()
     if not isinstance(nodes, Sequence) or isinstance(nodes, str):
@@ -93,8 +93,11 @@ def operation_of(node: Any, path: Path) -> Operation:
 
 
 def at_level(root: Operation, level: int, path: Path) -> Iterator[Operation]:
-    """The operations of the graph unfolded ``level`` times: the root alone at 0, what is inside it at 1 …, and with -1
-    only operations that have none inside. Raises FormatError, also for more than MOST_OPERATIONS."""
+    """Yield the operations of the graph unfolded ``level`` times.
+
+    Level 0 is the root, 1 its children …; -1 gives only operations without children. Raises FormatError, also for more
+    than MOST_OPERATIONS.
+    """
     waiting = [iter((root,))]
     count = 0
     while waiting:
@@ -112,7 +115,7 @@ def at_level(root: Operation, level: int, path: Path) -> Iterator[Operation]:
 
 
 def graphs_of_tree(folder: Path) -> list[Graph]:
-    """The models in a tree that msit or ``sgsdump exec`` dumped. Raises FormatError where there is none."""
+    """Return the models in a tree dumped by msit or ``sgsdump exec``. Raises FormatError if there are none."""
     files = sorted(folder.glob(MODELS), key=lambda file: in_order(str(file)))
     if not files:
         raise FormatError(f"{folder} has no {MODELS}; dump it with --type model, or name a model's file")
@@ -120,7 +123,7 @@ def graphs_of_tree(folder: Path) -> list[Graph]:
 
 
 def graph_of(path: Path) -> Graph:
-    """The operations of a file with their ids. Raises FormatError for a file that is not a topology."""
+    """Return the operations of a file with their ids. Raises FormatError for a file that is not a topology."""
     root = root_of(json_of(decode(read_bytes(path, _MOST_BYTES), path), path), path)
     operators: list[GraphOperator] = []
     waiting = [_numbered(root, "", path)]
@@ -138,7 +141,7 @@ def graph_of(path: Path) -> Graph:
 
 
 def _numbered(above: Operation, number: str, path: Path) -> Iterator[tuple[Operation, str]]:
-    """The operations directly inside another, with ids."""
+    """Yield the direct children of an operation with their ids."""
     depth = number.count("_") + 2 if number else 1
     written = re.compile(rf".*?_(\d+(?:_\d+){{{depth - 1}}})", re.DOTALL)
     for index, operation in enumerate(above.inside(path)):

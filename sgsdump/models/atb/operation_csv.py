@@ -1,12 +1,12 @@
-"""The operation_tensors / kernel_tensors CSV of Ascend: types and shapes of what each operation reads and writes.
+"""Reader of Ascend's operation_tensors / kernel_tensors CSV: types and shapes of each operation's inputs and outputs.
 
-21 columns between ``|``, several values in a cell joined by ``;``, dims by ``,``, cells perhaps padded with blanks::
+21 columns are separated by ``|``, several values in a cell by ``;``, dims by ``,``. Cells may be padded with blanks::
 
     CaseNum|CaseName|OpName|OpParam|InNum|InDType|InFormat|InShape|OutNum|OutDType|OutFormat|OutShape|DataGenType|
     DataGenRange|InTensorFile|OutTensorFile|TestType|TestLevel|FromModel|SocVersion|ExpectedError
     1|c|LinearOperation_1_1|{"transposeB":true}|2|float16;float16|nd;nd|8,64;32,64|1|float16|nd|8,32|…
 
-Types go by their names there (float32, bfloat16) and by those of statistic.csv (float, bf16) alike.
+Type names are either the names of this CSV (float32, bfloat16) or those of statistic.csv (float, bf16).
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ Facts = tuple[np.dtype | None, tuple[int, ...] | None]
 
 
 class Tensors(NamedTuple):
-    """Type and shape of each input and output of an operation; None for what the file does not give."""
+    """Type and shape of each input and output of an operation; None if the file does not give them."""
 
     inputs: tuple[Facts, ...]
     outputs: tuple[Facts, ...]
 
 
 def read(path: Path | str, notes: list[str]) -> dict[str, Tensors]:
-    """The tensors by operation, of several rows of one operation the first. What is odd gets a line in ``notes``.
+    """Return the tensors by operation; the first of several rows counts. Irregularities get a line in ``notes``.
 
-    Raises FormatError when the header is not this CSV's, ConfigError when the file cannot be read.
+    Raises FormatError if the header is not that of this CSV, and ConfigError if the file cannot be read.
     """
     path = Path(path)
     lines = decode(read_bytes(path, _MOST_BYTES), path).removeprefix("\ufeff").splitlines()
@@ -63,16 +63,14 @@ def read(path: Path | str, notes: list[str]) -> dict[str, Tensors]:
         tensors = Tensors(_facts(row["InDType"], row["InShape"]), _facts(row["OutDType"], row["OutShape"]))
         changed += by_operation.setdefault(row["OpName"], tensors) != tensors
     if odd:
-        notes.append(f"{path.name}: {odd} rows have other columns than the header; they are left out")
+        notes.append(f"{path.name}: skipped {odd} rows whose columns differ from the header")
     if changed:
-        notes.append(
-            f"{path.name}: {changed} rows give an operation other shapes than its first row; they are left out"
-        )
+        notes.append(f"{path.name}: skipped {changed} rows whose shapes differ from the operation's first row")
     return by_operation
 
 
 def _row(line: str, columns: list[str]) -> Mapping[str, str] | None:
-    """The cells by column. A ``|`` in OpParam, the only free text, makes more cells: those go back together."""
+    """Return the cells by column; a ``|`` in OpParam, the only free text, splits a cell, which is joined again."""
     cells = line.split("|")
     surplus = len(cells) - len(columns)
     if surplus > 0 and "OpParam" in columns:
@@ -84,7 +82,7 @@ def _row(line: str, columns: list[str]) -> Mapping[str, str] | None:
 
 
 def _facts(types: str, shapes: str) -> tuple[Facts, ...]:
-    """A cell of types and one of shapes; () when they are not of as many tensors."""
+    """Combine a cell of types and a cell of shapes; () if their numbers of tensors differ."""
     names = [name.strip() for name in types.split(";")] if types else []
     dims = [dim.strip() for dim in shapes.split(";")] if shapes or names else []
     return tuple(zip(map(_dtype, names), map(_shape, dims))) if len(names) == len(dims) else ()

@@ -1,13 +1,13 @@
-"""An ATB layer or model as an ONNX file to look at: nodes and tensors named as in the JSON, nothing to run.
+"""Converter of an ATB layer or model to an ONNX file for display; nodes and tensors are named as in the JSON.
 
-Operators are of the domain ``atb``. Every tensor the graph reads and nothing in it makes is an input, weights too.
-Tensors of unknown type and shape are of the opaque type ``atb.Tensor``. ONNX lets a tensor be made once: where
-an operation writes over a tensor that was there already, the new one is ``NAME#2`` (``#3`` …), and later readers
-read that one. What had to be changed or left out stands in the model's doc_string, a line each.
+Operators have the domain ``atb``, and the graph cannot be run. Every tensor that the graph reads but does not compute
+is an input, including weights. Tensors of unknown type and shape have the opaque type ``atb.Tensor``. ONNX allows a
+tensor to be computed only once. If an operation overwrites an existing tensor, the new tensor is ``NAME#2`` (``#3`` …),
+which later readers read. The model's doc_string lists all changes and omissions, one per line.
 
-Parameters are attributes, one inside another named ``outer.inner``. Whole numbers and booleans (0 or 1) are INT,
-fractions FLOAT, texts STRING, lists of one of these kinds INTS, FLOATS or STRINGS. What ONNX has no kind for is its
-JSON text: null, {}, lists of several kinds, numbers beyond int64 or float32, what is nested deeper than 20 objects.
+Parameters are attributes; a nested parameter is named ``outer.inner``. Integers and booleans (0 or 1) are INT,
+fractions FLOAT, texts STRING, lists of one of these kinds INTS, FLOATS or STRINGS. Values without an ONNX kind are
+stored as JSON text: null, {}, mixed lists, numbers beyond int64 or float32, and objects nested deeper than 20 levels.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ _MOST_BYTES, _MOST_ONNX = 512 << 20, 2**31 - 1
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """Whether a file is the JSON of a layer or model; ``head`` is its first few thousand bytes."""
+    """Return whether a file is the JSON of a layer or model; ``head`` is its first few thousand bytes."""
     return not path.is_dir() and looks_like(head)
 
 
 def convert_topology(
     source: Path | str, target: Path | str, level: int = LEAVES, csv: Path | str | Mapping[str, Tensors] | None = None
 ) -> tuple[str, ...]:
-    """Write the ONNX of a JSON file, whole or not at all; ``level`` and ``csv`` as in ``atb_graph``, or the CSV's path.
+    """Write the ONNX of a JSON file atomically and return all changes and omissions, one per line.
 
-    Returns what had to be changed or left out, a line each. Raises FormatError, ConfigError, OutputError.
+    ``level`` and ``csv`` as in ``atb_graph``; ``csv`` may also be a path. Raises FormatError, ConfigError, OutputError.
     """
     source = Path(source)
     document = json_of(decode(read_bytes(source, _MOST_BYTES), source), source)
@@ -59,7 +59,7 @@ def convert_topology(
     tensors = operation_csv.read(csv, notes) if isinstance(csv, (Path, str)) else csv
     model = atb_graph(document, level, tensors, source)
     if model.ByteSize() > _MOST_ONNX:
-        raise OutputError(f"cannot write {target}: an ONNX file holds at most 2 GiB; give a smaller --level")
+        raise OutputError(f"cannot write {target}: larger than the 2 GiB limit of ONNX; give a smaller --level")
     with replacing(Path(target)) as file:
         file.write(model.SerializeToString())
     return (*notes, *model.doc_string.splitlines())
@@ -68,16 +68,16 @@ def convert_topology(
 def atb_graph(
     document: Any, level: int = LEAVES, csv: Mapping[str, Tensors] | None = None, path: Path | str = "the ATB graph"
 ) -> onnx.ModelProto:
-    """The graph of a parsed JSON, valid for ``onnx.checker``.
+    """Return the graph of a parsed JSON, valid for ``onnx.checker``.
 
-    level  how often to unfold: 0 the whole graph as one node, 1 what is directly inside …, -1 down to the last.
-    csv    types and shapes by operation, as ``operation_csv.read`` gives them.
-    path   what error messages call the document.
+    level  number of levels to unfold: 0 one node for the whole graph, 1 its children …, -1 all levels
+    csv    types and shapes by operation, as ``operation_csv.read`` gives them
+    path   name of the document in error messages
 
-    Raises FormatError for what is not a layer or model, ConfigError for a level below -1.
+    Raises FormatError if the document is not a layer or model, and ConfigError for a level below -1.
     """
     if level < LEAVES:
-        raise ConfigError(f"a topology has no level {level}; give 0, 1 … or -1 for all levels")
+        raise ConfigError(f"invalid --level {level}; give 0, 1 … or -1 for all levels")
     root = root_of(document, Path(path))
     operations = list(at_level(root, level, Path(path)))
     notes: list[str] = []
@@ -93,7 +93,7 @@ def _graph(root: Operation, operations: list[Operation], notes: list[str]) -> on
     taken: dict[str, int] = {}
     bare = [operation.name for operation in operations if not any((*operation.inputs, *operation.outputs))]
     if bare:
-        notes.append(f"left out, because they read and write nothing: {_some(bare)}")
+        notes.append(f"omitted operations without inputs and outputs: {_some(bare)}")
     nodes = [_node(operation, taken) for operation in operations if any((*operation.inputs, *operation.outputs))]
     graph = onnx.GraphProto(name=_text_of(root.name) or "graph", node=nodes)
     produced = {name for node in nodes for name in node.output}
@@ -107,7 +107,7 @@ def _graph(root: Operation, operations: list[Operation], notes: list[str]) -> on
         if name in available:
             graph.output.add(name=last.get(name, name))
         else:
-            notes.append(f"output {name!r} is left out: nothing in the graph makes it")
+            notes.append(f"omitted output {name!r}: no operation computes it")
     return graph
 
 
@@ -126,10 +126,10 @@ def _node(operation: Operation, taken: dict[str, int]) -> onnx.NodeProto:
 
 
 def _order(graph: onnx.GraphProto, notes: list[str]) -> dict[str, str]:
-    """Put the nodes into an order in which they can run, the file's wherever it is one. Where there is none (a cycle, a
-    tensor written twice or over an input) the file's stays, and a tensor is read as it was written last before.
+    """Sort the nodes into an executable order, the file's if possible; return the last versions of overwritten tensors.
 
-    Returns the last versions of tensors that have several, by name.
+    If there is no executable order (a cycle, a tensor written twice or over an input), the file's order stays, and a
+    read refers to the latest write before it.
     """
     try:
         nodes = [type(node).FromString(node.SerializeToString()) for node in sorted_nodes(graph)]
@@ -164,14 +164,14 @@ def _number_versions(graph: onnx.GraphProto, notes: list[str]) -> dict[str, str]
     for name in before:
         graph.input.add(name=name)
     if before:
-        notes.append(f"read before anything makes them, so taken as inputs: {_some(before)}")
+        notes.append(f"read before they are computed, and therefore treated as inputs: {_some(before)}")
     if renamed:
-        notes.append(f"written more than once, each time after the first as NAME#2, #3 …: {_some(renamed)}")
+        notes.append(f"written several times; later versions are named NAME#2, #3 …: {_some(renamed)}")
     return current
 
 
 def _facts(operations: Iterable[Operation], csv: Mapping[str, Tensors] | None, notes: list[str]) -> dict[str, Facts]:
-    """Type and shape of the tensors that the CSV lists; where two rows contradict each other, none."""
+    """Return type and shape of the tensors in the CSV; tensors with contradictory rows are omitted."""
     by_name: dict[str, Facts] = {}
     contradicting, odd, unknown = set(), [], []
     for operation in operations if csv is not None else ():
@@ -190,9 +190,9 @@ def _facts(operations: Iterable[Operation], csv: Mapping[str, Tensors] | None, n
     if unknown:
         notes.append(f"not in the CSV: {_some(unknown)}")
     if odd:
-        notes.append(f"of another number of tensors in the CSV: {_some(odd)}")
+        notes.append(f"different number of tensors in the CSV: {_some(odd)}")
     if contradicting:
-        notes.append(f"of several types or shapes in the CSV, so of none: {_some(sorted(contradicting))}")
+        notes.append(f"ignored contradictory types or shapes in the CSV: {_some(sorted(contradicting))}")
     return {name: facts for name, facts in by_name.items() if name not in contradicting}
 
 
@@ -209,7 +209,7 @@ def _set_types(graph: onnx.GraphProto, facts: Mapping[str, Facts]) -> None:
 
 
 def _typed(info: onnx.ValueInfoProto, facts: Mapping[str, Facts]) -> bool:
-    """Give a tensor the type and shape that are known; False when both are not."""
+    """Set a tensor's type and shape; return False unless both are known."""
     from onnx import helper
 
     dtype, shape = facts.get(info.name, (None, None))
@@ -237,7 +237,7 @@ def _some(names: list[str]) -> str:
 
 
 def _attributes(param: Any) -> Iterator[onnx.AttributeProto]:
-    """An attribute for each parameter; none for ``""`` and None, which operations without parameters have."""
+    """Yield one attribute per parameter; none for ``""`` and None, which operations without parameters have."""
     if param in ("", None, {}):
         return
     taken: dict[str, int] = {}
@@ -247,12 +247,12 @@ def _attributes(param: Any) -> Iterator[onnx.AttributeProto]:
 
 
 def _text_of(text: str) -> str:
-    """A text that protobuf can hold: without lone surrogates."""
+    """Replace lone surrogates, which protobuf cannot hold."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _free(name: str, taken: dict[str, int]) -> str:
-    """``name``, or ``name#2``, ``name#3`` … when it is taken already; it is now. ``taken`` counts."""
+    """Return ``name``, or ``name#2``, ``name#3`` … if taken, and mark it as taken; ``taken`` counts uses."""
     unused = name
     while unused in taken:
         taken[name] += 1
@@ -290,7 +290,7 @@ def _attribute(name: str, value: Any) -> onnx.AttributeProto:
 
 
 def _kind(value: Any) -> str | None:
-    """The ONNX kind of a single value; None where there is none that keeps it."""
+    """Return the ONNX kind of a single value, or None if no kind preserves it."""
     if isinstance(value, (bool, int)):
         return "INT" if value in _INT64 else None
     if isinstance(value, float):

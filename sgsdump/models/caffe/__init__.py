@@ -1,9 +1,11 @@
-"""Caffe models (https://caffe.berkeleyvision.org): a prototxt with the net, a caffemodel with its weights.
+"""Reader of Caffe models (https://caffe.berkeleyvision.org): a prototxt with the network, a caffemodel with its weights.
 
-prototxt.py       text -> layers, with their lines
-net.py            what of them is there in the TEST phase, up to the post-processing, and the inputs
-weights.py        the caffemodel's blobs as arrays; schema.py the messages of both files, as far as they are used
-stages.py         the SDK's names of the tensors
-layers/           one function per layer type, grouped by idea; layer_builder.py is what they write ONNX nodes with
-onnx_graph.py     net + weights -> ModelProto
+prototxt.py       text -> layers with line numbers
+net.py            layers of the TEST phase up to the post-processing, and inputs
+weights.py        blobs of the caffemodel as arrays
+schema.py         used part of the messages of both files
+stages.py         tensor names of the SDK
+layers/           one function per layer type, grouped by subject
+layer_builder.py  helper with which layer functions write ONNX nodes
+onnx_graph.py     network and weights -> ModelProto
 """

@@ -1,4 +1,4 @@
-"""The ONNX nodes that one Caffe layer becomes, and what a layer function needs to write them."""
+"""Helper for layer functions: writes the ONNX nodes of one Caffe layer."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Shape = tuple[int, ...]
 Constant = np.ndarray | float | Sequence[int]
-"""An array, a real number (float32), or a whole number or several (int64)."""
-# ONNX's number for float32.
+"""An array, a real number (float32), or one or several integers (int64)."""
+# ONNX element type of float32.
 FLOAT = 1
 # Caffe's own limit on the numbers in a blob.
 INT_MAX = 2**31 - 1
@@ -36,7 +36,7 @@ class Value:
 
 
 class Names:
-    """Names that are in use in a graph, and new ones that are not."""
+    """Names in use in a graph, and generation of new ones."""
 
     def __init__(self, taken: Iterable[str] = ()):
         self.taken = set(taken)
@@ -45,7 +45,7 @@ class Names:
         return name in self.taken
 
     def fresh(self, name: str) -> str:
-        """``name``, followed by as many ' as make it unique."""
+        """Return ``name`` with as many ' as needed to make it unique."""
         while name in self:
             name += "'"
         self.taken.add(name)
@@ -54,14 +54,15 @@ class Names:
 
 @dataclass(eq=False)
 class LayerBuilder:
-    """One layer on its way to ONNX.
+    """One layer during its conversion to ONNX.
 
-    inputs   the tensors its bottoms stand for at this point of the net.
-    tops     the tensor names its tops get.
-    names    the names of tensors and of nodes that the graph has so far.
-    staged   it is written as the SDK's converter has it (see stages.py); ``product`` then names the MUL of a factor and
-             an offset, ``joined`` is the BatchNorm that this Scale is one MUL and one ADD with.
-    nodes, constants   what the layer function has written so far.
+    inputs             tensors of its bottoms at this point of the network
+    tops               tensor names of its tops
+    names              names of tensors and of nodes in the graph so far
+    staged             write the layer as the SDK's converter does (see stages.py)
+    product            if staged, the name of the MUL of a factor and an offset
+    joined             if staged, the BatchNorm that shares one MUL and one ADD with this Scale
+    nodes, constants   output of the layer function so far
     """
 
     layer: Layer
@@ -81,23 +82,23 @@ class LayerBuilder:
 
     @property
     def shape(self) -> Shape:
-        """The shape of the first bottom."""
+        """Shape of the first bottom."""
         return self.inputs[0].shape
 
     def fail(self, what: str) -> NoReturn:
         raise ModelError(f"{self.layer.where} {what}")
 
     def expect(self, bottoms: int, at_most: int | None = None, tops: int = 1) -> None:
-        """Refuse a layer with another number of bottoms or tops."""
+        """Raise ModelError for another number of bottoms or tops."""
         most = bottoms if at_most is None else at_most
         if not bottoms <= len(self.inputs) <= most:
             count = f"{bottoms} to {most}" if most < INT_MAX else f"{bottoms} or more"
-            self.fail(f"takes {bottoms if most == bottoms else count} bottoms, it has {len(self.inputs)}")
+            self.fail(f"takes {bottoms if most == bottoms else count} bottoms, but has {len(self.inputs)}")
         if len(self.tops) != tops:
-            self.fail(f"makes {tops} top{'s' if tops > 1 else ''}, it names {len(self.tops)}")
+            self.fail(f"has {tops} top{'s' if tops > 1 else ''}, but names {len(self.tops)}")
 
     def axis(self, axis: int, end: bool = False) -> int:
-        """A possibly negative axis of the first bottom as an index; ``end`` allows the index after the last one."""
+        """Return a possibly negative axis of the first bottom as an index; ``end`` also allows the index after the last axis."""
         rank = len(self.shape)
         index = axis + rank + end if axis < 0 else axis
         if not 0 <= index < rank + end:
@@ -105,7 +106,7 @@ class LayerBuilder:
         return index
 
     def weight(self, index: int, shape: Shape, what: str) -> np.ndarray:
-        """Blob ``index`` of the layer in the caffemodel, as float32 of this shape; axes of length 1 do not count."""
+        """Return blob ``index`` of the layer as float32 of this shape; axes of length 1 are ignored."""
         blobs = self._blobs
         if index >= len(blobs):
             self.fail(f"needs a {what} of shape {list(shape)}; {self._file()} has only {len(blobs)} blobs for it")
@@ -116,26 +117,26 @@ class LayerBuilder:
         return blob.values.reshape(shape)
 
     def blob_count(self) -> int:
-        """How many blobs the caffemodel has for this layer."""
+        """Return the number of blobs that the caffemodel has for this layer."""
         return len(self._blobs)
 
     def constant(self, name: str, values: Constant) -> str:
-        """A constant of the graph under the layer's name and a suffix, e.g. ``conv1_filter``."""
+        """Add a constant named after the layer and a suffix, such as ``conv1_filter``."""
         return self.named(f"{self.layer.name}_{name}", values)
 
     def named(self, name: str, values: Constant) -> str:
-        """A constant of the graph under a name of its own."""
+        """Add a constant under its own name."""
         name = self.names[0].fresh(name)
         dtype = np.float32 if isinstance(values, float) else np.int64
         self.constants[name] = values if isinstance(values, np.ndarray) else np.array(values, dtype)
         return name
 
     def inner(self, what: str) -> str:
-        """The name of a tensor inside the layer, which no dump shows."""
+        """Return the name of a tensor inside the layer, which no dump shows."""
         return self.names[0].fresh(f"{self.layer.name}/{what}")
 
     def within(self, name: str) -> str:
-        """The name of a tensor inside the layer that the SDK's dumps show as ``name``."""
+        """Return the name of a tensor inside the layer that the SDK's dumps show as ``name``."""
         return self.names[0].fresh(name) if self.staged else self.inner(name)
 
     def node(
@@ -146,16 +147,16 @@ class LayerBuilder:
         also: Sequence[str] = (),
         **attributes: Any,
     ) -> str:
-        """Add a node and give its first output's name: ``to``, or an inner one; ``also`` names the further ones.
+        """Add a node and return the name of its first output: ``to``, or an inner one; ``also`` names further outputs.
 
-        Arrays and numbers become constants. The node that makes a top has the layer's name.
+        Arrays and numbers become constants. The node that computes a top has the layer's name.
         """
         from onnx import helper
 
         output = to or self.inner(op_type.lower())
         inputs = [self._operand(operand) for operand in operands]
         name = self.names[1].fresh(self.layer.name if output in self.tops else output)
-        if "to_type" in attributes:  # Cast's attribute is called ``to``, as our own argument is
+        if "to_type" in attributes:  # Cast's attribute ``to`` has the same name as our own argument
             attributes["to"] = attributes.pop("to_type")
         self.nodes.append(helper.make_node(op_type, inputs, [output, *also], name=name, **attributes))
         return output
@@ -163,7 +164,7 @@ class LayerBuilder:
     def top(
         self, op_type: str, *operands: str | Value | Constant, shape: Shape | None = None, **attributes: Any
     ) -> list[Value]:
-        """Add the node that makes the layer's first top; the value has ``shape``, or that of the first bottom."""
+        """Add the node that computes the layer's first top; its shape is ``shape``, or that of the first bottom."""
         name = self.node(op_type, *operands, to=self.tops[0], **attributes)
         return [Value(name, self.shape if shape is None else shape)]
 
@@ -180,7 +181,7 @@ class LayerBuilder:
         if blobs is None:
             near = difflib.get_close_matches(self.layer.name, self.weights.layers, n=1)
             hint = f"; it has {near[0]!r}" if near else ""
-            self.fail(f"has no weights in {self._file()}{hint}; do the two files belong together?")
+            self.fail(f"has no weights in {self._file()}{hint}; check that the two files belong together")
         return blobs
 
     def _file(self) -> str:

@@ -1,6 +1,6 @@
-"""A prototxt as Caffe sees it in the TEST phase: its inputs and its layers, in order, up to the post-processing.
+"""A prototxt as Caffe runs it in the TEST phase: inputs and layers in order, up to the post-processing.
 
-Source of the rules (which layers stay, where inputs come from): Caffe's net.cpp and upgrade_proto.cpp.
+Source of the rules (remaining layers, origin of inputs): Caffe's net.cpp and upgrade_proto.cpp.
 """
 
 from __future__ import annotations
@@ -21,8 +21,12 @@ DATA_TYPES = ("Data", "ImageData", "HDF5Data", "MemoryData", "WindowData", "Anno
 
 @dataclass(frozen=True, eq=False)
 class Net:
-    """``inputs`` are the blobs a user feeds, with their shapes; ``layers`` run in this order. ``cut``: what of the
-    prototxt is not among them, where it has post-processing."""
+    """A Caffe network.
+
+    inputs  blobs fed by the user, with shapes
+    layers  in execution order
+    cut     parts of the prototxt removed as post-processing, if any
+    """
 
     path: Path
     inputs: dict[str, tuple[int, ...]]
@@ -31,7 +35,7 @@ class Net:
 
     @property
     def repeated_names(self) -> tuple[str, ...]:
-        """Names that several layers have."""
+        """Names shared by several layers."""
         count = Counter(layer.name for layer in self.layers)
         return tuple(name for name in count if count[name] > 1)
 
@@ -47,8 +51,8 @@ def read_net(path: Path) -> Net:
     for layer in layers:
         if layer.type in DATA_TYPES:
             raise ModelError(
-                f"{layer.where} reads a training data set; use the deploy prototxt, or put an Input layer with the "
-                f"shape of {', '.join(map(repr, layer.tops))} in its place"
+                f"{layer.where} reads a training data set; use the deploy prototxt, or replace it with an Input layer "
+                f"with the shape of {', '.join(map(repr, layer.tops))}"
             )
     has_others = bool(inputs) or any(layer.type == "Input" for layer in layers)
     for layer in layers:
@@ -56,24 +60,25 @@ def read_net(path: Path) -> Net:
             inputs.update(_shapes(layer))
     inputs = {name: shape for name, shape in inputs.items() if name not in unread}
     if not inputs:
-        raise ModelError(f"{path} has no input; add an Input layer with the shape of the picture")
+        raise ModelError(f"{path} has no input; add an Input layer with the shape of the image")
     return _without_post_processing(
         Net(path, inputs, tuple(layer for layer in layers if not _is_source(layer, inputs)))
     )
 
 
 def who_makes(layers: Iterable[Layer], blob: str) -> str:
-    """The end of a message about a layer that reads a blob before it is there."""
+    """Return the end of a message about a layer that reads a blob before it exists."""
     later = next((layer for layer in layers if blob in layer.tops), None)
     if later is None:
-        return "which nothing makes"
-    return f"which only {later.name!r} makes, further down; the net has a cycle or its layers are out of order"
+        return "which no layer computes"
+    return f"which only the later layer {later.name!r} computes; the network has a cycle or its layers are out of order"
 
 
 def is_input(layer: Layer, has_others: bool) -> bool:
-    """Whether a layer's tops are fed by the user.
+    """Return whether the user feeds a layer's tops.
 
-    DummyData is an input as Input is; only where a net has other inputs and a constant filler says so it is a constant.
+    DummyData is an input like Input. It is a constant only if the network has other inputs and all its fillers are
+    constant.
     """
     if layer.type != "DummyData":
         return layer.type == "Input"
@@ -82,7 +87,7 @@ def is_input(layer: Layer, has_others: bool) -> bool:
 
 
 def dummy_shapes(layer: Layer) -> list[tuple[int, ...]]:
-    """The shape of each top of a DummyData layer, in either way of writing them."""
+    """Return the shape of each top of a DummyData layer, in either notation."""
     param = layer.message.dummy_data_param
     shapes = [tuple(shape.dim) for shape in param.shape]
     shapes = shapes or list(zip(param.num, param.channels, param.height, param.width))
@@ -92,14 +97,14 @@ def dummy_shapes(layer: Layer) -> list[tuple[int, ...]]:
 def _kept(layer: Layer, state: Any) -> bool:
     include, exclude = layer.message.include, layer.message.exclude
     if include and exclude:
-        raise ModelError(f"{layer.where} has rules to include and to exclude it; Caffe allows one kind only")
+        raise ModelError(f"{layer.where} has include and exclude rules; Caffe allows only one kind")
     if include:
         return any(_meets(rule, state) for rule in include)
     return not any(_meets(rule, state) for rule in exclude)
 
 
 def _meets(rule: Any, state: Any) -> bool:
-    """Whether the TEST state of a net meets a rule; all that the rule names must hold."""
+    """Return whether the TEST state of a network meets all conditions of a rule."""
     test = 1
     if rule.HasField("phase") and rule.phase != test:
         return False
@@ -111,7 +116,7 @@ def _meets(rule: Any, state: Any) -> bool:
 
 
 def _without_losses(layers: list[Layer]) -> tuple[list[Layer], set[str]]:
-    """The layers without the losses and scores of training that nothing reads; and the blobs only those read."""
+    """Return the layers without unread training losses and scores, and the blobs that only these read."""
     kept = list(layers)
     while True:
         read = _read(kept)
@@ -122,10 +127,10 @@ def _without_losses(layers: list[Layer]) -> tuple[list[Layer], set[str]]:
 
 
 def _without_post_processing(net: Net) -> Net:
-    """The net that ends in what its post-processing reads.
+    """Return the network that ends at the inputs of its post-processing.
 
-    Post-processing goes with everything computed from it. What it reads becomes an output where that depends on an
-    input; what does not (PriorBox uses shapes only) goes, unless a layer that stays reads it.
+    Post-processing is removed with all layers that depend on it. Its inputs become outputs if they depend on a network
+    input. Others (PriorBox uses only shapes) are removed unless a remaining layer reads them.
     """
     dropped = _from_post_processing_on(net)
     if not dropped:
@@ -140,7 +145,7 @@ def _without_post_processing(net: Net) -> Net:
             layers.append(layer)
     if not layers:
         raise ModelError(
-            f"{dropped[0].where} is post-processing, and no layer is left without it; give the net whose blobs it reads"
+            f"{dropped[0].where} is post-processing, and no other layer is left; give the network whose blobs it reads"
         )
     layers.reverse()
     stays = {*layers}
@@ -158,7 +163,7 @@ def _without_post_processing(net: Net) -> Net:
 
 
 def _from_post_processing_on(net: Net) -> list[Layer]:
-    """The layers of post-processing and those that read what comes of it, in order."""
+    """Return the post-processing layers and all layers that depend on them, in order."""
     available: set[str] = set(net.inputs)
     of_dropped: set[str] = set()
     dropped = []
@@ -176,7 +181,7 @@ def _from_post_processing_on(net: Net) -> list[Layer]:
 
 
 def _varying_ends(net: Net, kept: list[Layer], dropped: list[Layer]) -> tuple[str, ...]:
-    """The blobs of ``kept`` that depend on an input and that ``dropped`` or no layer at all reads, in order."""
+    """Return blobs of ``kept`` that depend on an input and are read by ``dropped`` or by no layer, in order."""
     varying = set(net.inputs)
     for layer in kept:
         if layer.type != "PriorBox" and varying & set(layer.bottoms):
@@ -205,7 +210,7 @@ def _named_inputs(path: Path, message: Any) -> dict[str, tuple[int, ...]]:
         dims = list(message.input_dim)
         shapes = [tuple(dims[i : i + 4]) for i in range(0, len(dims), 4)]
     if len(shapes) != len(names):
-        raise ModelError(f"{path}: {len(names)} inputs but {len(shapes)} input shapes; give input_shape for each")
+        raise ModelError(f"{path}: {len(names)} inputs but {len(shapes)} input shapes; give one input_shape per input")
     return dict(zip(names, shapes))
 
 
@@ -218,10 +223,10 @@ def _shapes(layer: Layer) -> dict[str, tuple[int, ...]]:
 def _for_each_top(layer: Layer, shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     if len(shapes) not in (1, len(layer.tops)):
         tops = ", ".join(map(repr, layer.tops))
-        raise ModelError(f"{layer.where} needs a shape for each of its tops, {tops}; it gives {len(shapes)}")
+        raise ModelError(f"{layer.where} needs one shape per top ({tops}), but gives {len(shapes)}")
     return shapes * len(layer.tops) if len(shapes) == 1 else shapes
 
 
 def _is_source(layer: Layer, inputs: dict[str, tuple[int, ...]]) -> bool:
-    """Input layers; one whose tops only dropped layers read is not needed either."""
+    """Return whether a layer is an input layer, including one whose tops only dropped layers read."""
     return layer.type in ("Input", "DummyData") and (layer.type == "Input" or set(layer.tops) <= set(inputs))

@@ -1,7 +1,7 @@
-"""A Caffe net and its weights become an ONNX ModelProto of the same blobs.
+"""Conversion of a Caffe network and its weights to an ONNX ModelProto with the same blobs.
 
-Under pycaffe's names a layer that writes in place makes a new tensor: the last one bears the blob's name, as pycaffe
-shows it, the ones before are named after their layer. For the names of the SDK's converter see stages.py.
+Under pycaffe's names, an in-place layer writes a new tensor. The last tensor has the blob's name, as in pycaffe;
+earlier tensors are named after their layer. stages.py describes the names of the SDK's converter.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ IDENTITIES = ("Dropout", "Split")
 
 
 def read(path: Path, weights: Path | None) -> Model:
-    """The net under pycaffe's names; weights of None do for a net without any.
+    """Read the network under pycaffe's names; ``weights`` may be None for a network without weights.
 
-    Raises ModelError, also for a layer of an unknown type, one that does not fit its inputs or weights, and a cycle.
+    Raises ModelError, also for a layer of unknown type, a layer that does not fit its inputs or weights, and a cycle.
     """
     net = read_net(path)
     named = _as_pycaffe(net)
@@ -48,11 +48,11 @@ def read(path: Path, weights: Path | None) -> Model:
 
 
 def read_staged(path: Path, weights: Path | None, outputs: Sequence[str]) -> Model:
-    """The net with the SDK's tensors under the SDK's names, and the table of its stages.
+    """Read the network with the SDK's tensors and names, and with the table of its stages.
 
-    outputs  blobs that leave it, beside those that nothing reads; empty for those that its post-processing read.
+    outputs  output blobs, besides blobs without readers; empty for the inputs of its post-processing
 
-    Raises ConfigError for an output that only post-processing makes, and ModelError as ``read``.
+    Raises ConfigError for an output that only post-processing computes, and ModelError as ``read``.
     """
     net = read_net(path)
     for name in outputs:
@@ -85,7 +85,7 @@ def _stages(step: Step) -> Iterator[Stage]:
 
 
 def _as_pycaffe(net: Net) -> list[Step]:
-    """The layers under the names that pycaffe shows; Dropout in place does nothing at all in the TEST phase."""
+    """Return the layers under pycaffe's names; an in-place Dropout does nothing in the TEST phase."""
     layers = [layer for layer in net.layers if layer.type not in IDENTITIES or layer.bottoms != layer.tops]
     remaining = Counter(top for layer in layers for top in layer.tops)
     taken = Names({*net.inputs, *remaining})
@@ -103,9 +103,9 @@ def _as_pycaffe(net: Net) -> list[Step]:
 
 
 class _Graph:
-    """The graph with a node for every layer, filled as the layers are read in order.
+    """The ONNX graph, extended layer by layer.
 
-    current  what each blob stands for by now.
+    current  current tensor of each blob
     """
 
     def __init__(self, net: Net, named: Sequence[Step], weights: Weights | None, staged: bool):
@@ -118,14 +118,14 @@ class _Graph:
         products = (step.product for step in named if step.product)
         self._names = Names({*net.inputs, *products, *(top for step in named for top in step.tops)}), Names()
         _check_weight_names(net, weights)
-        self._sizes: set[str] = set()  # what gives a Crop its size, and is read for nothing else
+        self._sizes: set[str] = set()  # tensors that only give a Crop its size
         for step in named:
             if step.layer.type == "Crop" and len(step.layer.bottoms) == 2 and step.layer.bottoms[1] in self.current:
                 self._sizes.add(self.current[step.layer.bottoms[1]].name)
             self._add(step)
 
     def declare(self, blobs: Sequence[str]) -> None:
-        """Name the outputs, what nothing reads and the last values of ``blobs``, and say the shape of every tensor."""
+        """Declare the outputs (tensors without readers and the last values of ``blobs``) and the shape of every tensor."""
         graph = self.proto.graph
         read = {name for node in graph.node for name in node.input}
         produced = {name for node in graph.node for name in node.output}
@@ -133,7 +133,7 @@ class _Graph:
         further = [self.current[blob].name for blob in blobs if blob in self.current]
         outputs += [name for name in further if name in produced & read and name not in outputs]
         if not outputs:
-            raise ModelError(f"{self._net.path} computes nothing: every blob is read again")
+            raise ModelError(f"{self._net.path} has no outputs: every blob has a reader")
         graph.output.extend(_info(name, self._shapes[name]) for name in outputs)
         inner = produced & read - {*outputs}
         graph.value_info.extend(_info(name, shape) for name, shape in self._shapes.items() if name in inner)
@@ -141,7 +141,7 @@ class _Graph:
     def _add(self, step: Step) -> None:
         layer = step.layer
         if layer.type not in LAYERS:
-            raise ModelError(f"{layer.where} is of a type that is not known{hint(layer.type, LAYERS)}")
+            raise ModelError(f"{layer.where} has an unknown type{hint(layer.type, LAYERS)}")
         if step.joined is not None:
             self._check_blobs(step.joined)
             self.current[step.joined.tops[0]] = self.current[step.joined.bottoms[0]]
@@ -166,33 +166,31 @@ class _Graph:
             _add_constant(self.proto, name, array)
 
     def _check_blobs(self, layer: Layer) -> None:
-        """Raise ModelError where a layer reads a blob that is not there, or makes one that is, unless in place."""
+        """Raise ModelError if a layer reads a missing blob, or writes an existing one unless in place."""
         for bottom in layer.bottoms:
             if bottom not in self.current:
                 raise ModelError(f"{layer.where} reads the blob {bottom!r}, {who_makes(self._net.layers, bottom)}")
         for index, top in enumerate(layer.tops):
             if top in self.current and layer.bottoms[index : index + 1] != (top,):
-                raise ModelError(f"{layer.where} makes the blob {top!r}, which is there already")
+                raise ModelError(f"{layer.where} writes the blob {top!r}, which already exists")
 
 
 def _check_weight_names(net: Net, weights: Weights | None) -> None:
     repeated = set(net.repeated_names)
     for layer in net.layers:
         if weights and layer.name in repeated and weights.blobs(layer.name):
-            raise ModelError(f"{layer.where} is not the only one of this name; weights are found by it, so rename one")
+            raise ModelError(f"{layer.where} shares its name with another layer, but has weights; rename one of them")
 
 
 def _check_size(where: str, shape: Shape) -> None:
     if any(size <= 0 for size in shape):
         raise ModelError(f"{where} gives a blob of shape {list(shape)}; every size must be 1 or more")
     if math.prod(shape) > INT_MAX:
-        raise ModelError(
-            f"{where} gives a blob of shape {list(shape)}, more than the 2^31 numbers a Caffe blob can hold"
-        )
+        raise ModelError(f"{where} gives a blob of shape {list(shape)}, more than the 2^31 numbers of a Caffe blob")
 
 
 def _empty_model(net: Net) -> ModelProto:
-    """Filled layer by layer: a graph made at the end would hold all weights once more."""
+    """Return a model to be filled layer by layer; a graph made at the end would hold all weights twice."""
     from onnx import helper
 
     graph = helper.make_graph([], net.path.stem, [_info(name, shape) for name, shape in net.inputs.items()], [])

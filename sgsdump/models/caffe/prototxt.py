@@ -1,4 +1,4 @@
-"""A prototxt's text -> its message and its layers, each with the line it begins on; apart as its text is untrusted."""
+"""Parser of prototxt files: untrusted text -> message and layers, each layer with its line number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sgsdump.errors import ModelError
 from sgsdump.files.bounded_read import read_start, reading
 from sgsdump.models.caffe.schema import enum_label, messages
 
-# Real ones have a thousandth of that; reading text takes about a second for each megabyte.
+# Real files have a thousandth of this size; parsing takes about a second per megabyte.
 LIMIT_BYTES = 16 << 20
 V1_TYPES = {
     **{"ABSVAL": "AbsVal", "ARGMAX": "ArgMax", "BNLL": "BNLL", "LRN": "LRN", "MVN": "MVN", "RELU": "ReLU"},
@@ -24,7 +24,7 @@ _BINARY = re.compile(rb"[\0-\x08\x0e-\x1f]")
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """One layer as the prototxt writes it; ``message`` holds its parameters, ``where`` begins messages about it."""
+    """One layer as in the prototxt; ``message`` has its parameters, ``where`` begins messages about it."""
 
     name: str
     type: str
@@ -35,20 +35,20 @@ class Layer:
 
 
 def read_prototxt(path: Path) -> tuple[Any, list[Layer]]:
-    """The NetParameter message and all its layers, in either form (``layer`` or ``layers``). Raises ModelError."""
+    """Return the NetParameter message and all its layers, in either form (``layer`` or ``layers``). Raises ModelError."""
     text = _text(path)
     message = _parsed(path, text)
     return message, _layers(path, text, message)
 
 
 def _text(path: Path) -> str:
-    """The prototxt's text. Comments in other encodings than UTF-8 are common, and no reason to refuse a file."""
+    """Return the prototxt's text; comments in encodings other than UTF-8 are common, and accepted."""
     with reading(path, ModelError):
         data = read_start(path, LIMIT_BYTES + 1)
     if len(data) > LIMIT_BYTES or _BINARY.search(data):
         raise ModelError(
-            f"{path} is not text, so not a prototxt; give the .prototxt as the model and the .caffemodel with "
-            f"--weight-file"
+            f"{path} is not a prototxt, because it is not text; give the .prototxt as the model and the .caffemodel "
+            f"with --weight-file"
         )
     return data.decode("utf-8-sig", "replace")
 
@@ -63,22 +63,20 @@ def _parsed(path: Path, text: str) -> Any:
         reason = str(error).splitlines()[-1].rpartition("': ")[2]
         raise ModelError(f"{path}{line} is not a prototxt of a Caffe net: {reason}") from None
     except (RecursionError, ValueError) as error:
-        reason = "its braces are nested too deep" if isinstance(error, RecursionError) else str(error).splitlines()[0]
+        reason = "braces are nested too deep" if isinstance(error, RecursionError) else str(error).splitlines()[0]
         raise ModelError(f"{path} is not a prototxt of a Caffe net: {reason}") from None
 
 
 def _layers(path: Path, text: str, message: Any) -> list[Layer]:
     if message.layer and message.layers:
-        raise ModelError(f"{path} mixes 'layer' and 'layers'; keep to one of the two forms")
+        raise ModelError(f"{path} mixes 'layer' and 'layers'; use only one of the two forms")
     old = not message.layer
     lines = _lines(text, "layers" if old else "layer")
     layers = []
-    # A list, layer: [{...}, {...}], has one line for all.
+    # A list, layer: [{...}, {...}], has one line number for all layers.
     for item, line in zip(message.layers if old else message.layer, chain(lines, repeat(lines[-1] if lines else 1))):
         if old and item.HasField("layer"):
-            raise ModelError(
-                f"{path} line {line} is in the form of 2013; bring it up to date with upgrade_net_proto_text"
-            )
+            raise ModelError(f"{path} line {line} is in the form of 2013; upgrade it with upgrade_net_proto_text")
         kind = _v1_type(enum_label(item, "type")) if old else item.type
         where = f"{path} line {line}: layer {item.name!r} ({repr(kind)[1:-1] or 'no type'})"
         if not kind or kind == "None":
@@ -92,7 +90,7 @@ def _v1_type(label: str) -> str:
 
 
 def _lines(text: str, field: str) -> list[int]:
-    """Line numbers where the top-level messages of a name begin; the parser itself does not keep them."""
+    """Return the line numbers of top-level messages of a name, which the protobuf parser does not keep."""
     begins, depth, line = [], 0, 1
     for match in _TOKEN.finditer(text):
         token = match.group()

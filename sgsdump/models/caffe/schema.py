@@ -1,12 +1,12 @@
-"""The protobuf messages of Caffe, as far as they are used: field numbers, types and defaults of its public caffe.proto.
+"""Protobuf messages of Caffe: the used field numbers, types and defaults of its public caffe.proto.
 
-A line of the table is ``NUMBER TYPE NAME [= DEFAULT]``; a ``*`` after the type means repeated. Fields that are not
-listed are skipped when a file is read. Forks gave the same numbers to different layers (143 is Input here, Interp
-there), so only text is read with ``NetParameter``, where names count; of a caffemodel only what ``WeightsNet`` lists
-is read, on which all agree.
+Each entry of the table is ``NUMBER TYPE NAME [= DEFAULT]``; ``*`` after the type means repeated. Unlisted fields are
+skipped. Forks assign the same number to different layers (143 is Input or Interp). Therefore only text, where names
+count, is read with ``NetParameter``. Of a caffemodel only the fields of ``WeightsNet`` are read, on which all forks
+agree.
 
-Numbers in a blob are declared as ``bytes``, which has the same form in the file as a packed list of floats, so that a
-hundred megabytes become one array and not a hundred million Python numbers.
+Numbers in a blob are declared as ``bytes``, which has the same encoding as a packed list of floats. A hundred megabytes
+then become one array instead of a hundred million Python numbers.
 """
 
 from __future__ import annotations
@@ -144,12 +144,12 @@ _MESSAGES = {
 
 @cache
 def messages() -> dict[str, Any]:
-    """The message classes by name."""
+    """Return the message classes by name."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(name="sgsdump/caffe.proto", package="sgsdump.caffe", syntax="proto2")
     for name, values in _ENUMS.items():
-        # Wrapped in a message of its own: enum values live in the scope around the enum, and MAX is in two of them.
+        # Wrapped in its own message: enum values belong to the enclosing scope, and MAX is in two enums.
         enum = file.message_type.add(name=f"{name}Scope").enum_type.add(name=name)
         for label, _, number in (value.partition("=") for value in values.split()):
             enum.value.add(name=label, number=int(number))
@@ -163,7 +163,7 @@ def messages() -> dict[str, Any]:
 
 
 def enum_label(message: Any, field: str) -> str:
-    """The label of an enum field's value, e.g. ``AVE``."""
+    """Return the label of an enum field's value, such as ``AVE``."""
     return message.DESCRIPTOR.fields_by_name[field].enum_type.values_by_number[getattr(message, field)].name
 
 

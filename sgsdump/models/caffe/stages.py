@@ -1,21 +1,21 @@
-"""The SDK's names of the tensors of a Caffe net, the stages of a blob.
+"""SDK names of the tensors of a Caffe network: the stages of its blobs.
 
-Layers in place (top = bottom) write one blob several times. Caffe shows the last value; the SDK keeps every one as a
-tensor of its own. In the order of the net, the first layer with the top ``b`` makes ``b``, each further one appends
-``_xx``, once more while that name is taken:
+In-place layers (top = bottom) write one blob several times. Caffe shows the last value; the SDK keeps each value as a
+tensor. In network order, the first layer with the top ``b`` computes ``b``. Each further layer appends ``_xx``, once
+more while the name is taken:
 
     Convolution conv1           conv1
     BatchNorm   conv1, in place            } one MUL, conv1_xx,
     Scale       conv1, in place            } and one ADD, conv1_xx_xx
     ReLU        conv1, in place conv1_xx_xx_xx
 
-* BatchNorm and the Scale after it become MUL and ADD. ADD has the Scale's name (the BatchNorm's where it is alone).
-  MUL is what it reads with ``_xx`` where ADD's name has ``_xx`` exactly twice, else what it reads with ``_MUL``.
-* Of an output the last stage is ``b``; those before hang on ``b#0``.
-* A name with a # loses it, and what follows, in the last stage.
-* Dropout is a RESHAPE and counts. Of reshapes in a row (InnerProduct begins and ends with one) only the last remains.
+* BatchNorm and the Scale after it become MUL and ADD. ADD has the Scale's name, or the BatchNorm's without a Scale.
+  If ADD's name has ``_xx`` exactly twice, MUL is its input's name with ``_xx``, otherwise with ``_MUL``.
+* The last stage of an output is ``b``; earlier stages extend ``b#0``. * In the last stage, a name drops a ``#`` and all
+characters after it. * Dropout is a RESHAPE and counts. Of consecutive reshapes (InnerProduct begins and ends with one)
+only the last remains.
 
-Source: small networks through SDK 1.1.5, see docs/caffe.md.
+Source: small networks converted with SDK 1.1.5, see docs/caffe.md.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from sgsdump.models.caffe.net import Net
 from sgsdump.models.caffe.prototxt import Layer
 
 SUFFIX = "_xx"
-# What the converter makes a factor and an offset of.
+# Layers that the converter writes as a factor and an offset.
 AFFINE = ("BatchNorm", "BN", "Scale", "Power")
-# What ends with a reshape; InnerProduct and Dropout begin with one too.
+# Layers that end with a reshape; InnerProduct and Dropout begin with one too.
 RESHAPING = ("Flatten", "InnerProduct", "Reshape")
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One layer as the SDK has it.
+    """One layer in the SDK's form.
 
-    tops     the names of the tensors its tops become.
-    joined   the BatchNorm that became one MUL and one ADD with this Scale.
-    product  the name of the MUL inside.
-    passes   it makes no tensor of its own: its tops are its bottom.
+    tops     names of the tensors of its tops
+    joined   BatchNorm that shares one MUL and one ADD with this Scale
+    product  name of the MUL inside
+    passes   True if it computes no tensor: its tops are its bottom
     """
 
     layer: Layer
@@ -52,7 +52,7 @@ class Step:
 
 
 def steps(net: Net, outputs: Collection[str] = ()) -> list[Step]:
-    """The layers under the SDK's names. ``outputs``: the blobs that leave the net; empty for those nothing reads."""
+    """Return the layers under the SDK's names; ``outputs``: output blobs of the network, by default those without readers."""
     readers = _readers(net.layers)
     outputs = set(outputs) or _last_blobs(net, readers)
     names = _names(net, outputs)
@@ -76,13 +76,13 @@ def steps(net: Net, outputs: Collection[str] = ()) -> list[Step]:
 
 
 def _scales_channels(layer: Layer) -> bool:
-    """Whether a layer is a Scale with learned numbers for each channel."""
+    """Return whether a layer is a Scale with learned values per channel."""
     param = layer.message.scale_param
     return layer.type == "Scale" and len(layer.bottoms) == 1 and (param.axis, param.num_axes) == (1, 1)
 
 
 def _names(net: Net, outputs: Collection[str]) -> list[tuple[str, ...]]:
-    """For each layer the names of its tops' tensors."""
+    """Return for each layer the tensor names of its tops."""
     taken: set[str] = set()
     names = []
     for layer in net.layers:
@@ -108,7 +108,7 @@ def _names(net: Net, outputs: Collection[str]) -> list[tuple[str, ...]]:
 
 
 def _readers(layers: Sequence[Layer]) -> dict[int, list[int]]:
-    """For each layer the layers that read what it makes; a layer in place ends the reading of the one before."""
+    """Return for each layer the layers that read its output; an in-place layer ends the reads of the previous one."""
     makers: dict[str, int] = {}
     readers: dict[int, list[int]] = defaultdict(list)
     for index, layer in enumerate(layers):
@@ -120,7 +120,7 @@ def _readers(layers: Sequence[Layer]) -> dict[int, list[int]]:
 
 
 def _last_blobs(net: Net, readers: dict[int, list[int]]) -> set[str]:
-    """The blobs whose last value nothing reads."""
+    """Return the blobs whose last value has no reader."""
     last = {top: index for index, layer in enumerate(net.layers) for top in layer.tops}
     return {
         top
@@ -132,7 +132,7 @@ def _last_blobs(net: Net, readers: dict[int, list[int]]) -> set[str]:
 def _follower(
     layers: Sequence[Layer], readers: dict[int, list[int]], index: int, outputs: Collection[str]
 ) -> int | None:
-    """The one layer that reads what a layer makes; None where there are several, or where it leaves the net."""
+    """Return the only reader of a layer's output; None if there are several, or if it is an output of the network."""
     followers = readers.get(index, [])
     tops = layers[index].tops
     if len(followers) != 1 or len(tops) != 1:
@@ -144,7 +144,7 @@ def _follower(
 def _dropouts_after(
     layers: Sequence[Layer], readers: dict[int, list[int]], index: int, outputs: Collection[str]
 ) -> list[int]:
-    """The Dropouts in a row that alone read what a layer makes: their reshapes and its own are one."""
+    """Return the consecutive Dropouts that are sole readers of a layer's output; their reshapes merge with the layer's."""
     dropouts: list[int] = []
     follower = _follower(layers, readers, index, outputs)
     while follower is not None and layers[follower].type == "Dropout":
@@ -154,7 +154,7 @@ def _dropouts_after(
 
 
 def _distinct(ordered: list[Step], inputs: Collection[str]) -> list[Step]:
-    """The same with no name twice, where the SDK's rule would give an input or another stage's."""
+    """Make names unique if the SDK's rule would repeat the name of an input or another stage."""
     taken = set(inputs)
     result = []
     for step in ordered:
@@ -169,7 +169,7 @@ def _distinct(ordered: list[Step], inputs: Collection[str]) -> list[Step]:
 
 
 def _with_products(ordered: list[Step], net: Net) -> list[Step]:
-    """The same with the names of the MULs."""
+    """Set the names of the MULs."""
     taken = {*net.inputs, *(name for step in ordered for name in step.tops)}
     current = {name: name for name in net.inputs}
     result = []
@@ -188,7 +188,7 @@ def _with_products(ordered: list[Step], net: Net) -> list[Step]:
 
 
 def _has_product(step: Step) -> bool:
-    """Whether a layer becomes a MUL and an ADD; a Scale without an offset is one MUL, which has its own name."""
+    """Return whether a layer becomes a MUL and an ADD; a Scale without offset is one MUL with the layer's own name."""
     if step.layer.type == "Scale" and step.joined is None:
         return _scales_channels(step.layer) and step.layer.message.scale_param.bias_term
     return step.layer.type in AFFINE and bool(step.tops)

@@ -1,7 +1,7 @@
-"""A caffemodel: the learned numbers of every layer, by the layer's name.
+"""Reader of caffemodel files: learned parameters of every layer, by layer name.
 
-The file is mapped into memory and only its outermost fields are walked; a layer is parsed when its weights are asked
-for, so that opening a net never holds the whole file several times. Source of the fields: Caffe's public caffe.proto.
+The file is memory-mapped and only its outermost fields are walked. A layer is parsed when its weights are requested, so
+opening a network never holds the whole file several times. Source of the fields: Caffe's public caffe.proto.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FLOAT16 = 2
 
 
 class Form(NamedTuple):
-    """How one of the two forms of a caffemodel writes a layer: its message, and the fields of its name and blobs."""
+    """Encoding of a layer in one of the two forms of a caffemodel: message, and fields of name and blobs."""
 
     message: str
     name: int
@@ -37,8 +37,12 @@ FORMS = {2: Form("WeightsV1", 4, 6), 100: Form("WeightsLayer", 1, 7)}
 
 @dataclass(frozen=True, eq=False)
 class Blob:
-    """``shape`` as the file gives it (None when it gives none); ``values`` are flat float32. ``plain``: the file has
-    them in the field ``data``, not in those of doubles or of NVCaffe's half-precision numbers."""
+    """Parameters of a layer.
+
+    shape   as in the file, None if missing
+    values  flat float32
+    plain   whether the file stores the values in the field ``data``, not as doubles or NVCaffe's half precision
+    """
 
     shape: tuple[int, ...] | None
     values: np.ndarray
@@ -47,13 +51,13 @@ class Blob:
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """``layers``: for each name the bytes of its layer in the file and the form they are in."""
+    """Weights of a caffemodel; ``layers``: name -> bytes of the layer in the file, and their form."""
 
     path: Path
     layers: Mapping[str, tuple[memoryview, Form]]
 
     def blobs(self, name: str) -> tuple[Blob, ...] | None:
-        """The blobs of a layer, in the file's order; None when the file has no such layer. Raises ModelError."""
+        """Return the blobs of a layer in file order, or None if the file lacks the layer. Raises ModelError."""
         from google.protobuf.message import DecodeError
 
         if name not in self.layers:
@@ -67,7 +71,7 @@ class Weights:
         return tuple(_blob(blob, where) for blob in message.blobs)
 
     def are_plain(self, name: str) -> bool:
-        """Whether the SDK's converter reads a layer's blobs: all are in the field ``data``."""
+        """Return whether the SDK's converter reads a layer's blobs: all are in the field ``data``."""
         return all(blob.plain for blob in self.blobs(name) or ())
 
 
@@ -79,7 +83,7 @@ def read_weights(path: Path) -> Weights:
         for number, layer in _parts(data):
             if number in FORMS:
                 name = next((value for field, value in _parts(layer) if field == FORMS[number].name), b"")
-                # As Caffe does, the first layer of a name counts.
+                # As in Caffe, the first layer of a name counts.
                 layers.setdefault(bytes(name).decode("utf-8", "replace"), (layer, FORMS[number]))
     except WireError:
         layers = {}
@@ -94,15 +98,15 @@ def _mapped(path: Path) -> memoryview:
             raise ModelError(f"no such weight file: {path}")
         size = path.stat().st_size
         if size > PROTOBUF_LIMIT:
-            raise ModelError(f"{path} has {size} bytes, more than the 2 GiB of a caffemodel")
+            raise ModelError(f"{path} has {size} bytes, more than the 2 GiB limit of a caffemodel")
         if not size:
-            raise ModelError(f"{path} is empty; was its download cut off?")
+            raise ModelError(f"{path} is empty; download it again")
         with open_file(path) as file:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def _parts(data: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """The fields of a message that hold bytes, as (number, bytes). Raises WireError."""
+    """Return the fields of a message that hold bytes, as (number, bytes). Raises WireError."""
     return ((field.number, data[field.value : field.end]) for field in fields(data) if field.wire_type == BYTES)
 
 
@@ -111,7 +115,7 @@ def _what_it_is(head: bytes) -> str:
         return "is a caffemodel in HDF5 form; save it as .caffemodel (snapshot_format: BINARYPROTO)"
     if not any(byte < 9 or 13 < byte < 32 for byte in head):
         return "is text, not a caffemodel; give the .caffemodel with --weight-file and the .prototxt as the model"
-    return "is not a caffemodel, or it is cut off or damaged"
+    return "is not a caffemodel, or is truncated or damaged"
 
 
 def _blob(message: Any, where: str) -> Blob:
@@ -130,13 +134,13 @@ def _blob(message: Any, where: str) -> Blob:
 def _values(message: Any, where: str) -> np.ndarray:
     if message.raw_data:
         if message.raw_data_type != FLOAT16:
-            raise ModelError(f"{where} holds numbers of an unknown kind {message.raw_data_type}")
+            raise ModelError(f"{where} holds numbers of an unknown type {message.raw_data_type}")
         return _numbers([message.raw_data], "<f2", where)
     if message.data:
         return _numbers(message.data, "<f4", where)
     if message.double_data:
         return _numbers(message.double_data, "<f8", where)
-    # Written one by one instead of packed, the numbers are unknown fields to a schema that has them as bytes.
+    # Unpacked numbers are unknown fields in a schema that declares them as bytes.
     unpacked = messages()["UnpackedBlob"].FromString(message.SerializeToString())
     return np.array(unpacked.data or unpacked.double_data, dtype=np.float32)
 
@@ -144,5 +148,5 @@ def _values(message: Any, where: str) -> np.ndarray:
 def _numbers(chunks: Any, dtype: str, where: str) -> np.ndarray:
     data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     if len(data) % np.dtype(dtype).itemsize:
-        raise ModelError(f"{where}: a blob of {len(data)} bytes holds no whole number of values; the file is damaged")
+        raise ModelError(f"{where}: a blob of {len(data)} bytes ends within a value; the file is damaged")
     return np.frombuffer(data, dtype).astype(np.float32, copy=False)

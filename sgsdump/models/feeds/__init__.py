@@ -1,1 +1,1 @@
-"""Pictures, arrays and preprocess files become feeds."""
+"""Feeds of a model, made from images, arrays, preprocess files and data loaders."""

@@ -1,10 +1,9 @@
-"""The input_config.ini that nobody gave: the model's inputs show what they take, and the user's preprocess file shows
-the order of its channels, mean and std.
+"""Inference of an input_config.ini that was not given.
 
-A preprocess file is run on pictures of one colour, which differ in red, in green or in blue: the one that moves a
-channel of its result is that channel's colour, and how far it moves tells the std. That needs no ``norm=False`` and
-works through cropping, padding and resizing. Where it does not tell, one picture made both ways does, raw and
-normalised, if the file can make both.
+The model's inputs show their formats. The user's preprocess file shows channel order, mean and std. The file is run on
+images of one colour that differ in red, green or blue. The colour that changes a channel of the result is the channel's
+colour, and the size of the change gives the std. This method needs no ``norm=False``, and works with cropping, padding
+and resizing. If it fails, one image is preprocessed both raw and normalised, if the file supports both.
 """
 
 from __future__ import annotations
@@ -27,31 +26,33 @@ from sgsdump.sidecars.input_config import COLOURS, InputConfig, ModelInput, Mode
 from sgsdump.tensors.dtypes import is_integer
 
 PLAIN_STD = 255.0
-# Rounding a picture to bytes costs half a grey level; a preprocess file that rounds elsewhere, another half.
+# Rounding an image to bytes costs half a grey level; a preprocess file that rounds elsewhere costs another half.
 MOST_LEVELS = 1.0
-_MORE = "does more than (picture - mean) / std"
-# Of a picture whose size the model leaves open: networks that halve it up to five times add what they made of it.
+_MORE = "does more than (image - mean) / std"
+# Alignment of an image if the model's size is open: networks that halve it up to five times add the results.
 ALIGNED = 32
 _CHANNELS = {"RGB": 3, "GRAY": 1}
-# What SDK 1.1.5 wants as training format of each: a network of one channel is RGB there, and GRAY on the board.
+# Training formats of SDK 1.1.5: a network of one channel is trained as RGB, and GRAY on the board.
 _TRAINED = {"RGB": "RGB", "BGR": "BGR", "GRAY": "RGB"}
 _OPPOSITE = {"RGB": "BGR", "BGR": "RGB"}
 _DARK, _BRIGHT = 64, 192
-# A picture made up where the user gave none; its sides where the model leaves its own open.
+# Sides of a generated image if the user gave none: for open sizes, and the maximum.
 MADE_SIDE, MOST_MADE = 256, 4096
 
 
 @dataclass(frozen=True)
 class Assumed:
-    """A configuration that was made up, and sentences on what it assumes."""
+    """An inferred configuration, and sentences that describe its assumptions."""
 
     config: InputConfig
     sentences: tuple[str, ...]
 
 
 def takes_pictures(specs: Sequence[InputSpec], run: Sequence[str]) -> bool:
-    """Whether an input is fed with pictures by the files of a run, () of a data loader: 4-D, of one or three channels,
-    and no array."""
+    """Return whether the files of a run feed an image input: 4-D, one or three channels, and not an array.
+
+    ``run`` is () for a data loader.
+    """
     return bool(run) and any(
         _picture_format(spec)[0] and not are_arrays(files) for spec, files in zip(specs, _by_input(specs, run))
     )
@@ -64,14 +65,16 @@ def assume_config(
     run: tuple[str, ...],
     told: InputConfig | None = None,
 ) -> Assumed:
-    """``run``: the files of one run, for the preprocess file; () where a data loader gives arrays. ``told``: the user's
-    configuration, for the order of channels that no picture shows: that of arrays.
+    """Infer the configuration.
 
-    Raises what ``feed_maker`` raises, and what the user's file raises on a normalised picture.
+    run   files of one run, for the preprocess file; () if a data loader gives arrays
+    told  the user's configuration, for the channel order of arrays, which no image shows
+
+    Raises the errors of ``feed_maker`` and of the user's file on a normalised image.
     """
     orders = {entry.name: entry.training_format for entry in told.inputs} if told is not None else {}
     found = _found(specs, preprocess, run, orders) if preprocess is not None and run else None
-    inputs, sentences = [], ["no input_config.ini was given (--input-config), so one was made up"]
+    inputs, sentences = [], ["no --input-config given; inferred default settings"]
     for spec, files in zip(specs, _by_input(specs, run)):
         entry, sentence = _input(spec, files, None if found is None else found[spec.name])
         inputs.append(entry)
@@ -80,12 +83,12 @@ def assume_config(
 
 
 def _by_input(specs: Sequence[InputSpec], run: Sequence[str]) -> list[tuple[str, ...]]:
-    """The files that feed each input: one of several, or the one that feeds them all."""
+    """Return the files that feed each input: one of several, or the one file that feeds all."""
     return [(file,) for file in run] if len(run) == len(specs) else [tuple(run)] * len(specs)
 
 
 def ini_text(config: InputConfig) -> str:
-    """The configuration as input_config.ini, without [CONV_CONFIG], in the form that SDK 1.1.5 reads."""
+    """Return the configuration as input_config.ini for SDK 1.1.5, without [CONV_CONFIG]."""
     pictures = [entry for entry in config.inputs if entry.is_picture]
     lines = ["[INPUT_CONFIG]", f"inputs = {','.join(entry.name for entry in config.inputs)};"]
     lines += [f"training_input_formats = {','.join(entry.training_format for entry in config.inputs)};"]
@@ -117,8 +120,11 @@ def _std(values: Sequence[float]) -> str:
 
 @dataclass(frozen=True)
 class _Normalisation:
-    """How a preprocess file makes an input of a picture: ``form`` GRAY, RGB or BGR, mean and std by channel of what it
-    makes; form None: ``why`` it is no such picture."""
+    """Normalisation of an input by a preprocess file.
+
+    form         GRAY, RGB or BGR; None if the input is not such an image, with the reason ``why``
+    means, stds  by channel of the result
+    """
 
     form: str | None
     means: tuple[float, ...] = ()
@@ -127,8 +133,10 @@ class _Normalisation:
 
 
 def made_up_run(specs: Sequence[InputSpec], folder: Path) -> tuple[str, ...]:
-    """A picture of random colours in ``folder``, for each input, of the size that it takes: for a preprocess file where
-    there is no other picture, and perhaps one that does not resize."""
+    """Write an image of random colours for each input, of the input's size, to ``folder``.
+
+    The images are for a preprocess file that may not resize, if there are no other images.
+    """
     run = []
     for index, spec in enumerate(specs):
         _, axis = _picture_format(spec)
@@ -146,8 +154,8 @@ def made_up_run(specs: Sequence[InputSpec], folder: Path) -> tuple[str, ...]:
 def _found(
     specs: Sequence[InputSpec], preprocess: str, run: tuple[str, ...], orders: Mapping[str, str]
 ) -> dict[str, _Normalisation]:
-    """What the preprocess file does, for each input; ``orders``: those of channels where nothing shows them."""
-    normalised = feed_maker(preprocess, specs)(run)  # raises what is wrong with the file at once
+    """Return the normalisation of each input by the preprocess file; ``orders``: channel orders if not detectable."""
+    normalised = feed_maker(preprocess, specs)(run)  # raises errors of the file immediately
     raw = None
     with suppress(SgsdumpError):
         raw = feed_maker(preprocess, specs, normalised=False)(run)
@@ -173,10 +181,10 @@ def _found(
 
 
 def _by_colours(spec: InputSpec, preprocess: str, like: Path) -> _Normalisation | None:
-    """By pictures of one colour, as large as ``like``; None where they do not tell."""
+    """Determine the normalisation from images of one colour, as large as ``like``; None if not possible."""
     loaded = load_preprocess(preprocess)
     height = width = MADE_SIDE
-    with suppress(InputError):  # of a file of another kind, which the user's own Python reads
+    with suppress(InputError):  # a file of another type, which only the user's Python reads
         height, width = picture.decode(like).shape[:2]
     colours = [[_DARK] * 3, *([_BRIGHT if c == one else _DARK for c in range(3)] for one in range(3))]
     colours += [[(_DARK + _BRIGHT) // 2] * 3, [_BRIGHT] * 3]
@@ -193,7 +201,7 @@ def _by_colours(spec: InputSpec, preprocess: str, like: Path) -> _Normalisation 
 
 
 def _of_colours(made: Sequence[np.ndarray]) -> _Normalisation | None:
-    """Of [N, C, H, W] made of a dark picture, of it with more red, green, blue, of a grey and of a bright one."""
+    """Return the normalisation from [N, C, H, W] results for images: dark, more red, green, blue, grey, bright."""
     dark, *_, bright = made
     moved = np.abs(bright - dark) > 1e-6
     forms, means, stds = [], [], []
@@ -214,12 +222,12 @@ def _of_colours(made: Sequence[np.ndarray]) -> _Normalisation | None:
     order: dict[tuple[int | None, ...], str] = {(0, 1, 2): "RGB", (2, 1, 0): "BGR", (None, None, None): "RGB"}
     form = "GRAY" if len(forms) == 1 else order.get(tuple(forms))
     if form is None:
-        return _Normalisation(None, why="mixes the colours of the picture")
+        return _Normalisation(None, why="mixes the colours of the image")
     return _Normalisation(form, tuple(means), tuple(stds))
 
 
 def _few_digits(value: float, within: float) -> float:
-    """The value in few digits, as the user's own file has it."""
+    """Return the value with few digits, as in the user's file."""
     rounded = (_rounded(value, digits) for digits in range(3, 9))
     return next((near for near in rounded if abs(near - value) <= within), value)
 
@@ -233,10 +241,10 @@ def _save(pixels: np.ndarray, path: Path) -> None:
 def _of_both(
     spec: InputSpec, normalised: np.ndarray, raw: np.ndarray | None, order: str | None = None
 ) -> _Normalisation:
-    """By one picture raw and normalised, where both can be had. ``order``: RGB or BGR, that of the raw one."""
+    """Return the normalisation from one image, raw and normalised; ``order``: RGB or BGR of the raw image."""
     form, axis = _picture_format(spec)
     if raw is None:
-        return _Normalisation(None, why="gives no raw picture (norm=False)")
+        return _Normalisation(None, why="gives no raw image (norm=False)")
     fitted = fit_normalisation(raw, normalised, axis)
     if form != "RGB" or order not in _OPPOSITE:
         return _Normalisation(None, why=_MORE) if fitted is None else _Normalisation(form, *fitted)
@@ -247,7 +255,7 @@ def _of_both(
 
 
 def _picture_format(spec: InputSpec) -> tuple[str | None, int]:
-    """The picture format that the input's shape is of, and the axis of its channels; None for no picture's."""
+    """Return the image format and the channel axis of the input's shape; None if not an image."""
     for form, channels in _CHANNELS.items():
         if len(spec.shape) == 4 and spec.shape[1] == channels:
             return form, 1
@@ -260,33 +268,33 @@ def _picture_format(spec: InputSpec) -> tuple[str | None, int]:
 def _input(spec: InputSpec, files: Sequence[str], found: _Normalisation | None) -> tuple[ModelInput, str]:
     form, axis = _picture_format(spec)
     if form is None or not files or (found is None and are_arrays(files)):
-        return _as_it_is(spec.name), f"input {spec.name!r} is taken as numbers that go in as they are, no picture"
+        return _as_it_is(spec.name), f"input {spec.name!r} holds numbers that are used unchanged, not an image"
     if found is None:
         std = 1.0 if is_integer(spec.dtype) else PLAIN_STD
-        made = f"divided by {std:g} (mean 0, std_value {std:g})" if std != 1 else f"of bytes, as its {spec.dtype} says"
-        last = ", its channels last" if axis == 3 else ""
+        made = f"divided by {std:g} (mean 0, std_value {std:g})" if std != 1 else f"of bytes (type {spec.dtype})"
+        last = ", channels last" if axis == 3 else ""
         sizes = [size for index, size in enumerate(spec.shape) if index not in (0, axis)]
         aligned = ALIGNED if None in sizes else 1
         if aligned > 1:
-            last += f", of its own size down to a multiple of {aligned} where the model has none"
+            last += f", open sizes from the image, rounded down to a multiple of {aligned}"
         how = (
-            f"{'an' if form == 'RGB' else 'a'} {form} picture {made}{last}; if it was trained otherwise, every figure "
-            f"here is of another input"
+            f"{'an' if form == 'RGB' else 'a'} {form} image {made}{last}; if the model was trained differently, "
+            f"all results are for the wrong input"
         )
         entry = ModelInput(
             spec.name, _TRAINED[form], form, std=(std,) * 3, width_alignment=aligned, height_alignment=aligned
         )
-        return entry, f"input {spec.name!r} is taken as {how}"
+        return entry, f"input {spec.name!r} is {how}"
     if found.form is None:
         return _as_it_is(spec.name), (
-            f"input {spec.name!r} is taken as numbers, not as a picture of bytes: the preprocess file {found.why}"
+            f"input {spec.name!r} holds numbers, not an image of bytes: the preprocess file {found.why}"
         )
     means, stds = ((values * 3)[:3] if len(values) == 1 else values for values in (found.means, found.stds))
-    if found.form == "BGR":  # input_config.ini has red first, whatever the order of the channels
+    if found.form == "BGR":  # input_config.ini lists red first in any channel order
         means, stds = means[::-1], stds[::-1]
     how = (
-        f"mean {_triple(means)}, std_value {_triple(stds)} and is {found.form}, as the preprocess file normalises one "
-        f"picture"
+        f"mean {_triple(means)}, std_value {_triple(stds)} and is {found.form}, measured by running the preprocess "
+        f"file on an image"
     )
     return ModelInput(spec.name, _TRAINED[found.form], found.form, means, stds), f"input {spec.name!r} has {how}"
 
@@ -298,8 +306,7 @@ def _as_it_is(name: str) -> ModelInput:
 def fit_normalisation(
     raw: np.ndarray, normalised: np.ndarray, axis: int = 1
 ) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Mean and std of each channel (``axis``) by least squares; None where they do not make the one of the other
-    within a grey level."""
+    """Fit mean and std of each channel (``axis``) by least squares; None if the error exceeds a grey level."""
     means, stds = [], []
     for channel in range(raw.shape[axis]):
         x, y = (array.take(channel, axis).astype(np.float64).ravel() for array in (raw, normalised))
@@ -310,7 +317,7 @@ def fit_normalisation(
         fits = [
             (_rounded(x.mean() - y.mean() / slope, digits), _rounded(1 / slope, digits)) for digits in (3, 4, 5, 6, 8)
         ]
-        # few digits where they do as well: those of the user's own file
+        # Prefer few digits if equally good, as in the user's file.
         far = [float(np.abs(y * std + mean - x).max()) for mean, std in fits]
         best = next(index for index, error in enumerate(far) if error <= min(far) + 0.001)
         if far[best] > MOST_LEVELS:
@@ -321,5 +328,5 @@ def fit_normalisation(
 
 
 def _rounded(value: float, digits: int) -> float:
-    """So many significant digits; next to nothing is nothing."""
+    """Round to significant digits; values close to 0 become 0."""
     return 0.0 if abs(value) < 1e-3 else float(f"{value:.{digits}g}")

@@ -1,7 +1,6 @@
-"""The runs of a command by content: their order, their folds, and whether there are enough to speak for others; and as
-pairs of what the float and the fixed model are fed with.
+"""Order, folds and number of a command's runs by content, and pairs of float and fixed model feeds.
 
-Names, order and place of the files decide nothing.
+File names, file order and location have no influence.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ import numpy as np
 from sgsdump.models.feeds.feeds import ChosenFeeds, Feed, Feeds
 from sgsdump.models.feeds.image_list import evenly
 
-# Fewer different images are not divided: none of them is held out.
+# With fewer different images, none is held out.
 FEWEST_HELD_OUT = 12
-# From MANY images on there are enough to fit to in OF_MANY folds.
+# From MANY images on, OF_MANY folds leave enough images to fit to.
 FOLDS, MANY, OF_MANY = 3, 24, 2
-# Images of a fold that judge.
+# Held-out images of a fold that are used to judge.
 JUDGED = 16
-# Pictures are made once where they take so little; several times as fast as decoding and resizing them again.
+# Images are cached up to this size; several times as fast as decoding and resizing them again.
 HELD_BYTES = 64 << 20
 AnyRun = tuple[str, Mapping[str, np.ndarray]]
-# Up to so many different runs say nothing of others.
+# Up to this number of different runs, results do not generalise.
 FEW = 3
-# Values of neighbours in an image correlate by more than this; less than two standard errors above is noise too.
+# Neighbouring values in an image correlate by more than this; less than two standard errors above is noise too.
 CORRELATED, ERRORS = 0.1, 2.0
-# Images looked at, and the least height and width of what can be one.
+# Number of images examined, and the minimum height and width of an image.
 LOOKED_AT, LEAST_SIDE = 16, 8
 CHANNELS = (1, 3, 4)
 
@@ -55,12 +54,12 @@ def folds_of(keys: Sequence[bytes]) -> list[list[int]]:
 
 
 def judging(fold: Sequence[int]) -> list[int]:
-    """Return the images of a fold that judge: JUDGED at most."""
+    """Return the images of a fold that are used to judge, at most JUDGED."""
     return list(evenly(fold, JUDGED))
 
 
 def share(fitted: int, given: int) -> float:
-    """Return how much of the error that holding images out adds counts, when ``fitted`` of ``given`` images are kept.
+    """Return the fraction of the held-out error increase that counts if ``fitted`` of ``given`` images are kept.
 
     A value is beyond the calibration range of m images in one of m + 1 cases, so fewer images clip more.
     """
@@ -69,13 +68,13 @@ def share(fitted: int, given: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class FeedsByContent(ChosenFeeds):
-    """All runs of ``every`` in the order of their ``keys``, which equal runs share; labels stay those of the files."""
+    """All runs of ``every`` in the order of their ``keys``, which equal runs share; labels are those of the files."""
 
     keys: tuple[bytes, ...] = ()
 
 
 def by_content(feeds: Feeds) -> FeedsByContent:
-    """Return the runs in the order of their content. Raises what making the float model's feeds raises."""
+    """Return the runs in the order of their content. Raises the errors of the float model's feeds."""
     if isinstance(feeds, FeedsByContent):
         return feeds
     keys = _keys(feeds)
@@ -102,7 +101,7 @@ def different(feeds: Feeds) -> int:
 
 
 def coverage_warnings(feeds: Feeds) -> tuple[str, ...]:
-    """Return one sentence if the runs speak for no others, else nothing. Raises what making the feeds raises."""
+    """Return one sentence if the results do not generalise to other images, else (). Raises the errors of the feeds."""
     feeds = by_content(feeds)
     count, noise = different(feeds), is_noise(feeds)
     if count > FEW and not noise:
@@ -110,12 +109,15 @@ def coverage_warnings(feeds: Feeds) -> tuple[str, ...]:
     images = "one image" if count == 1 else f"{count} different images"
     what = (f"only {images} given" if count <= FEW else "") + (" and " if noise and count <= FEW else "")
     what += "the images look like noise (neighbouring values are uncorrelated)" if noise else ""
-    return (f"{what}: no figure here speaks for other images; give {FEWEST_HELD_OUT} or more real images",)
+    return (f"{what}: results do not generalise to other images; give {FEWEST_HELD_OUT} or more real images",)
 
 
 def is_noise(feeds: Feeds) -> bool:
-    """Return whether neighbouring values of an image input are uncorrelated: the lag-1 autocorrelation along height and
-    width, pooled over channels and runs, is at most CORRELATED and ERRORS standard errors."""
+    """Return whether neighbouring values of an image input are uncorrelated.
+
+    The lag-1 autocorrelation along height and width, pooled over channels and runs, is compared with CORRELATED plus
+    ERRORS standard errors.
+    """
     products: dict[str, list[float]] = {}
     for index in range(min(LOOKED_AT, len(feeds))):
         for name, array in feeds[index][1].items():
@@ -129,8 +131,10 @@ def is_noise(feeds: Feeds) -> bool:
 
 
 def _pairs(array: np.ndarray) -> Iterator[tuple[float, float, float]]:
-    """Yield along height and width the sum of the products of neighbours about the channel's mean, the sum that it
-    would be if they were equal, and the number of pairs. An array that is no image yields nothing."""
+    """Yield for height and width the neighbour product sum, its value for equal neighbours, and the number of pairs.
+
+    Products are about the channel's mean. An array that is not an image yields nothing.
+    """
     axes = _plane(array)
     if axes is None or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
         return
@@ -183,8 +187,11 @@ class HeldPictures:
 
 @dataclass(frozen=True, eq=False)
 class PicturePairs:
-    """``pairs.make(i)`` makes the i-th of at most ``most`` runs, evenly chosen, or of those ``chosen``; ``most`` None:
-    all. What is ``held`` is not made again, by another of the same feeds either (``dataclasses.replace``)."""
+    """Pairs of feeds for the float and the fixed model, made by ``pairs.make(i)``.
+
+    The runs are ``chosen``, or at most ``most`` evenly spaced ones (None: all). Runs in ``held`` are not made again,
+    also by copies with the same feeds (``dataclasses.replace``).
+    """
 
     feeds: Feeds
     most: int | None = None
@@ -202,7 +209,7 @@ class PicturePairs:
         return [names[index] for index in self.indices]
 
     def labels_in(self, others: PicturePairs) -> list[str]:
-        """Return the labels that ``others``, which contain these runs, give to them."""
+        """Return the labels of these runs in ``others``, which contains them."""
         names = dict(zip(others.indices, others.labels))
         return [names[index] for index in self.indices]
 
@@ -210,7 +217,7 @@ class PicturePairs:
         return len(self.indices)
 
     def make(self, index: int) -> PicturePair:
-        """Return one run. Raises what making feeds raises."""
+        """Return one run. Raises the errors of the feeds."""
         run = self.indices[index]
         made = self.held.get(run)
         if made is None:

@@ -1,16 +1,17 @@
-"""Feeds that the user's own Python gives, one after another.
+"""Feeds from the user's own Python data loader.
 
     def load_data():
         for path in sorted(Path("recordings").iterdir()):
             yield {"input": prepare(path)}
 
-``FILE.py`` takes its ``load_data`` (Polygraphy's name), ``FILE.py:NAME`` what is called NAME: a function, a class or
-anything else that can be gone through, or has onnxruntime's ``get_next``. Each of what it gives is a dictionary of an
-array for each input of the model, as the float model takes it (``feeds.py`` says what the fixed model takes of it), or
-a pair of that and a label: whatever a user's own metric wants to know of the run.
+``FILE.py`` uses its ``load_data`` (Polygraphy's name), ``FILE.py:NAME`` uses NAME: a function, a class, any other
+iterable, or an object with onnxruntime's ``get_next``. Each item is a dictionary with one array per model input, as the
+float model takes it (``feeds.py`` describes the fixed model's input), or a pair of such a dictionary and a label. The
+label is any data that a user's own metric needs for the run.
 
-Commands that run a feed once take one after another (``loaded_feeds``). Those that run them more than once, or in
-several processes, keep them in a file that goes with the command (``LoadedFeeds``); in memory is what is run.
+Commands that run a feed once read one after another (``loaded_feeds``). Commands that run feeds repeatedly, or in
+several processes, keep them in a temporary file of the command (``LoadedFeeds``); only feeds that are run are in
+memory.
 """
 
 from __future__ import annotations
@@ -36,27 +37,27 @@ from sgsdump.sidecars.input_config import InputConfig, ModelInput
 from sgsdump.tensors.dtypes import as_array
 
 FUNCTION = "load_data"
-# Of a loader that does not end by itself, so many are taken; more are said to be too many.
+# A loader with more feeds is reported as endless.
 MOST_FEEDS = 20_000
-# The part of a file system's free space that kept feeds may take.
+# Fraction of a file system's free space that kept feeds may take.
 ROOM = 0.5
 _END = object()
 Arrays = Mapping[str, Any]
 
 
 def raw_feeds(script: str, inputs: Sequence[str]) -> Iterator[tuple[str, Feed]]:
-    """(number, feed) for each feed of a script, one at a time, arrays as they are; ``inputs`` are the model's.
+    """Return an iterator over (number, feed) of a script, with arrays unchanged; ``inputs`` are the model's.
 
-    Raises InputError at once for a file that is not there, cannot be imported or has nothing of that name; while
-    iterating for what the user's Python raises, for what is no feed of these inputs, for a script without feeds, and
-    for more than MOST_FEEDS.
+    Raises InputError immediately if the file does not exist, cannot be imported or lacks the name. Raises InputError
+    during iteration for errors of the user's Python, for an item that is not a feed of these inputs, for a script
+    without feeds, and for more than MOST_FEEDS.
     """
     loaded = labelled_feeds(script, inputs)
     return ((number, feed) for number, feed, _ in loaded)
 
 
 def labelled_feeds(script: str, inputs: Sequence[str]) -> Iterator[tuple[str, Feed, Any]]:
-    """The same, each with its label, None without one."""
+    """Return the items of ``raw_feeds``, each with its label, or None."""
     path, colon, name = script.rpartition(":")
     if not (colon and name.isidentifier()):
         path, name = script, FUNCTION
@@ -65,14 +66,14 @@ def labelled_feeds(script: str, inputs: Sequence[str]) -> Iterator[tuple[str, Fe
         raise InputError(f"there is no data loader script {file}; give the path of a Python file, or FILE.py:FUNCTION")
     given = getattr(import_file(file, "data loader"), name, None)
     if given is None:
-        raise InputError(f"{file} has no function {name}(), which gives the feeds")
+        raise InputError(f"{file} has no function {name}() that gives the feeds")
     return _numbered(_iterator(given, file, name), f"{file}: {name}()", file, inputs)
 
 
 def loaded_feeds(
     script: str, specs: Sequence[InputSpec], config: InputConfig | None = None, normalised: bool = True
 ) -> Iterator[tuple[str, Feed]]:
-    """The same, each feed as a model takes it; arguments as of ``feeds.feeds``."""
+    """Return the items of ``raw_feeds`` as the model takes them; arguments as in ``feeds.feeds``."""
     entries, file = config_entries(specs, config), _file_of(script)
     return (
         (number, fitted_feed(feed, specs, entries, normalised, f"{file}: feed {number}"))
@@ -82,7 +83,7 @@ def loaded_feeds(
 
 @dataclass(frozen=True)
 class _Kept:
-    """An array in the file: where it begins, and what it is."""
+    """Position, type and shape of an array in the file."""
 
     offset: int
     dtype: np.dtype
@@ -91,9 +92,9 @@ class _Kept:
 
 @dataclass(frozen=True, eq=False)
 class LoadedFeeds(Feeds):
-    """What a loader gives, kept in a file of its own: taken from it when they are run, in any process of this machine.
+    """Feeds of a loader, kept in a temporary file and read when they are run, in any process of this machine.
 
-    The file is removed when the LoadedFeeds that made it is gone, or Python ends.
+    The file is removed when the LoadedFeeds that created it is gone, or Python ends.
     """
 
     path: Path
@@ -106,7 +107,7 @@ class LoadedFeeds(Feeds):
 
     @staticmethod
     def of_script(script: str, specs: Sequence[InputSpec], config: InputConfig | None = None) -> LoadedFeeds:
-        """The feeds of a script. Raises what ``raw_feeds`` and ``of`` raise."""
+        """Return the feeds of a script. Raises the errors of ``raw_feeds`` and ``of``."""
         loaded = labelled_feeds(script, [spec.name for spec in specs])
         return LoadedFeeds.of(((feed, label) for _, feed, label in loaded), specs, config, str(_file_of(script)))
 
@@ -117,10 +118,10 @@ class LoadedFeeds(Feeds):
         config: InputConfig | None = None,
         source: str = "the feeds",
     ) -> LoadedFeeds:
-        """Any iterable of {input: array}, or of pairs of that and a label, gone through once; ``source`` is named in
-        messages.
+        """Return feeds of an iterable of {input: array}, or of pairs of such a dictionary and a label.
 
-        Raises InputError for a feed that does not fit the model, OutputError where they do not fit on the disk.
+        The iterable is consumed once; ``source`` is its name in messages. Raises InputError for a feed that does not
+        fit the model, and OutputError if the feeds do not fit on the disk.
         """
         entries = config_entries(specs, config)
         descriptor, name = tempfile.mkstemp(prefix="sgsdump_feeds_")
@@ -136,7 +137,7 @@ class LoadedFeeds(Feeds):
             raise
         if not pairs:
             path.unlink(missing_ok=True)
-            raise InputError(f"{source}: there are no feeds")
+            raise InputError(f"{source}: no feeds")
         kept, labels = zip(*pairs)
         result = LoadedFeeds(path, source, kept, tuple(specs), config, labels)
         weakref.finalize(result, path.unlink, missing_ok=True)
@@ -171,11 +172,11 @@ def _file_of(script: str) -> Path:
 
 
 def _iterator(given: Any, file: Path, name: str) -> Iterator[Any]:
-    """What a user's function, class or list gives, one after another."""
+    """Return an iterator over the items of a user's function, class or list."""
     with blaming(file, "data loader"):
         feeds = given() if callable(given) else given
     if isinstance(feeds, (Mapping, str, bytes, np.ndarray)):
-        raise InputError(f"{file}: {name}() gave a {_kind(feeds)}; it is to yield a dictionary of arrays for each run")
+        raise InputError(f"{file}: {name}() returned a {_kind(feeds)}; yield a dictionary of arrays for each run")
     with blaming(file, "data loader"):
         if callable(get_next := getattr(feeds, "get_next", None)):
             return iter(get_next, None)
@@ -183,7 +184,7 @@ def _iterator(given: Any, file: Path, name: str) -> Iterator[Any]:
             return (feeds[index] for index in range(len(feeds)))
         if isinstance(feeds, Iterable):
             return iter(feeds)
-    raise InputError(f"{file}: {name}() gave a {_kind(feeds)}; it is to yield a dictionary of arrays for each run")
+    raise InputError(f"{file}: {name}() returned a {_kind(feeds)}; yield a dictionary of arrays for each run")
 
 
 def _kind(value: Any) -> str:
@@ -191,7 +192,7 @@ def _kind(value: Any) -> str:
 
 
 def _parted(given: Any) -> tuple[Any, Any]:
-    """A feed and its label, None where it comes alone."""
+    """Return a feed and its label, or None for the label."""
     pair = isinstance(given, (tuple, list)) and len(given) == 2 and isinstance(given[0], Mapping)
     return (given[0], given[1]) if pair else (given, None)
 
@@ -207,7 +208,7 @@ def _numbered(
             break
         if number == MOST_FEEDS:
             raise InputError(
-                f"{loader} has given {MOST_FEEDS:,} feeds and does not end; let it end, as with "
+                f"{loader} gave {MOST_FEEDS:,} feeds and does not end; limit it, for example with "
                 f"itertools.islice(feeds, 100)"
             )
         what = f"{file}: feed {number}"
@@ -221,7 +222,7 @@ def _numbered(
 
 
 def _arrays(feed: Any, what: str, blamed: AbstractContextManager[None] | None = None) -> Feed:
-    """``blamed``: what fails while the values become arrays is said to be of."""
+    """Return the arrays of a feed; ``blamed`` reports errors during conversion to arrays."""
     if not isinstance(feed, Mapping):
         raise InputError(f"{what} is a {_kind(feed)}, not a dictionary of arrays by input name")
     with blamed or nullcontext():
@@ -239,7 +240,7 @@ def _keep(
     file: Any,
     source: str,
 ) -> Iterator[tuple[Mapping[str, _Kept], Any]]:
-    """Writes each feed, checked as the float model and the fixed one take it; what was written, and its label."""
+    """Write each feed after checking it for both models; yield its position in the file and its label."""
     offset = 0
     for number, (feed, label) in enumerate(map(_parted, feeds)):
         what = f"{source}: feed {number}"

@@ -1,14 +1,14 @@
-"""The inputs of a model: what the user gives for some of them, and random values for the others.
+"""Inputs of a model: user-supplied values for some, random values for others.
 
-There are five ways of giving them: defaults, a range per input, arrays, a dump_info.json, a folder of .npy. A requested
-array or range that is missing is an error; only an input that is not mentioned at all is random.
+Values are given as defaults, a range per input, arrays, a dump_info.json, or a folder of .npy files. A requested array
+or range that is missing is an error; only an input that is not mentioned at all is random.
 
-Random inputs are drawn exactly as the SDAA dump tool draws them, so the same seed gives the same values there and here.
-Each input has a fresh ``np.random.default_rng(seed)`` (by default one seed for all inputs, so two inputs of
-the same shape, dtype and range are equal). Floats are drawn uniformly from low to high in float64 and then cast;
-integers by ``integers(low, high, endpoint=True)`` of their own dtype, high included. Booleans, which that tool refuses,
-are whole numbers 0 and 1. An integer input that a Gather reads its table by is by default a row of that table, 0 to its
-length less 1: other values are no input of the model.
+Random inputs are drawn exactly as by the SDAA dump tool, so the same seed gives the same values in both. Each input has
+a fresh ``np.random.default_rng(seed)``. By default all inputs share one seed, so two inputs with the same shape, dtype
+and range are equal. Floats are drawn uniformly from low to high in float64 and then cast. Integers are drawn by
+``integers(low, high, endpoint=True)`` of their own dtype, including high. Booleans, which that tool refuses, are
+integers 0 and 1. An integer input that a Gather uses as index of a table has the default range 0 to table length - 1:
+other values are not valid inputs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RANGE_KEYS = ("seed", "low", "high")
 
 @dataclass(frozen=True)
 class InputDefaults:
-    """The seed and range of every input that has no range of its own."""
+    """Seed and range of every input without its own range."""
 
     seed: int = 42
     float_min: float = 0.0
@@ -51,7 +51,7 @@ _PASSING = ("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "T
 
 @dataclass(frozen=True)
 class Range:
-    """The range of one input's values, both ends included for integers. None stands for the default."""
+    """Range of one input's values, for integers including both ends; None is the default."""
 
     seed: int | None = None
     low: Number | None = None
@@ -60,7 +60,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Bounds:
-    """A range with nothing left open."""
+    """A complete range."""
 
     seed: int
     low: Number
@@ -68,22 +68,22 @@ class Bounds:
 
 
 def full_range(spec: InputSpec, partial: Range, defaults: InputDefaults, table: int | None = None) -> Bounds:
-    """``partial`` with the defaults of the input's dtype put in; ``table`` is the length of the table that it indexes.
+    """Return ``partial`` completed by the defaults of the input's dtype; ``table`` is the length of the indexed table.
 
-    Raises ConfigError when low is above high.
+    Raises ConfigError if low is above high.
     """
     low, high = (0, table - 1) if table and spec.dtype.kind in "iu" else _default_bounds(spec, defaults)
     low = low if partial.low is None else partial.low
     high = high if partial.high is None else partial.high
     if not low <= high:
-        raise ConfigError(f"the range of the input {spec.name!r} goes from {low} to {high}; low is at most high")
+        raise ConfigError(f"the range of the input {spec.name!r} is {low} to {high}; low must not exceed high")
     return Bounds(defaults.seed if partial.seed is None else partial.seed, low, high)
 
 
 def draw(spec: InputSpec, shape: tuple[int, ...], bounds: Bounds) -> np.ndarray:
-    """An array of the input's dtype and this shape; ``bounds`` is a ``full_range``.
+    """Draw an array of the input's dtype and this shape; ``bounds`` comes from ``full_range``.
 
-    Raises ConfigError for a range or seed that the dtype cannot hold, InputError for an input of text.
+    Raises ConfigError for a range or seed that the dtype cannot represent, and InputError for a text input.
     """
     kind = spec.dtype.kind
     if kind not in "biuf":
@@ -105,7 +105,7 @@ def draw(spec: InputSpec, shape: tuple[int, ...], bounds: Bounds) -> np.ndarray:
 
 def _whole(bound: Number) -> int:
     if bound != int(bound):
-        raise ValueError("not a whole number")
+        raise ValueError("not an integer")
     return int(bound)
 
 
@@ -119,7 +119,7 @@ def _default_bounds(spec: InputSpec, defaults: InputDefaults) -> tuple[Number, N
 
 @dataclass(frozen=True, eq=False)
 class InputArray:
-    """One input's array: given by the user (``use_external``), or drawn from a range."""
+    """Array of one input: given by the user (``use_external``), or drawn from a range."""
 
     array: np.ndarray
     seed: int | None = None
@@ -130,8 +130,7 @@ class InputArray:
 
 @dataclass(frozen=True, eq=False)
 class InputSource:
-    """Settings of the user, by input name: ``ranges`` to draw from, ``arrays`` as they are, ``shapes`` of inputs that
-    have sizes left open."""
+    """User settings by input name: ``ranges`` to draw from, given ``arrays``, ``shapes`` of inputs with open sizes."""
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -145,14 +144,13 @@ def give(
     defaults: InputDefaults = DEFAULTS,
     tables: Mapping[str, int] | None = None,
 ) -> dict[str, InputArray]:
-    """Every input of a model, in its order.
+    """Return every input of a model, in order.
 
-    tables  the length of the table that an input indexes, by name (``table_lengths``).
+    tables  length of the table that an input indexes, by name (``table_lengths``)
+    shapes  shape of inputs with open sizes, by name; has priority over the source's. An open batch is 1.
 
-    shapes  the shape of inputs with open sizes, by name; goes before the source's. An open batch is 1.
-
-    Raises InputError for an array or shape that does not fit, or a size left open; ConfigError for a range that cannot
-    be or a name the model has not.
+    Raises InputError for an array or shape that does not fit, or an open size. Raises ConfigError for an invalid range
+    or an unknown name.
     """
     check_names((*source.ranges, *source.arrays, *(shapes or {})), [spec.name for spec in specs])
     sizes = {**source.shapes, **{name: tuple(shape) for name, shape in (shapes or {}).items()}}
@@ -165,9 +163,9 @@ def give(
 
 
 def table_lengths(graph: onnx.GraphProto) -> dict[str, int]:
-    """How many rows the table has that a Gather reads by an integer input, the shortest where there are several.
+    """Return the number of rows of the table that a Gather indexes by an integer input, or the smallest of several.
 
-    The input may be cast or reshaped on its way; a table is a weight.
+    The input may be cast or reshaped before. A table is a weight.
     """
     shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     origin = {info.name: info.name for info in graph.input if info.name not in shapes}
@@ -186,14 +184,14 @@ def table_lengths(graph: onnx.GraphProto) -> dict[str, int]:
 
 
 def check_names(names: Collection[str], inputs: list[str]) -> None:
-    """Raises ConfigError, with the nearest ones, for a name that is not an input of the model."""
+    """Raise ConfigError, with the nearest names, for a name that is not an input of the model."""
     for name in names:
         if name not in inputs:
             raise ConfigError(f"the model has no input {name!r}{hint(name, inputs)}")
 
 
 def checked_ranges(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Range]:
-    """``{"x": {"seed": 1, "low": 0, "high": 1}}``, each key optional, as ranges. Raises ConfigError for others."""
+    """Return ``{"x": {"seed": 1, "low": 0, "high": 1}}``, each key optional, as ranges. Raises ConfigError."""
     for name, entry in entries.items():
         if not isinstance(entry, Mapping):
             raise ConfigError(
@@ -201,27 +199,27 @@ def checked_ranges(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Range]
             )
         for key, value in entry.items():
             if key not in RANGE_KEYS:
-                raise ConfigError(f"the range of the input {name!r} has the key {key!r}; known are seed, low and high")
+                raise ConfigError(f"the range of the input {name!r} has the key {key!r}; use seed, low and high")
             if value is not None and not isinstance(value, int | float | np.integer | np.floating):
                 raise ConfigError(f"the range of the input {name!r} has the {key} {value!r}, which is not a number")
     return {name: Range(**entry) for name, entry in entries.items()}
 
 
 def from_json(path: str | Path, names: Collection[str]) -> InputSource:
-    """The ranges and shapes that a dump_info.json says its inputs were drawn from.
+    """Return the ranges and shapes of the inputs in a dump_info.json.
 
-    Raises FormatError for another file, InputError when it lacks an input or drew it from elsewhere.
+    Raises FormatError for another file, and InputError if the file lacks an input or the input was not drawn.
     """
     path = Path(path)
     entries = {entry.name: entry for entry in dump_info.read(path).inputs}
     for name in names:
         if name not in entries:
-            raise InputError(f"{path} says nothing of the input {name!r}{hint(name, entries)}")
+            raise InputError(f"{path} lacks the input {name!r}{hint(name, entries)}")
         if entries[name].use_external:
             folder = (path if path.is_dir() else path.parent) / dump_info.INPUTS
             raise InputError(
-                f"{path}: the input {name!r} was given as an array, so no range makes it again; "
-                f"take the arrays themselves from {folder}"
+                f"{path}: the input {name!r} was given as an array and cannot be drawn again; "
+                f"use the arrays in {folder}"
             )
     chosen = {name: entries[name] for name in names}
     drawn = {name: Range(entry.seed, entry.low, entry.high) for name, entry in chosen.items()}
@@ -229,19 +227,19 @@ def from_json(path: str | Path, names: Collection[str]) -> InputSource:
 
 
 def from_folder(folder: str | Path, names: Collection[str]) -> InputSource:
-    """Arrays from ``NAME.npy``, anywhere below a folder; ``/`` in a name as %2F (as dumps write it) or as a folder.
+    """Return arrays from ``NAME.npy`` anywhere below a folder; ``/`` in a name is %2F (as in dumps) or a folder.
 
-    Raises InputError when one is missing, is there twice, or is not an array.
+    Raises InputError if a file is missing, exists twice, or is not an array.
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise InputError(f"no such folder: {folder}; name one that holds an .npy file for each input")
+        raise InputError(f"no such folder: {folder}; name a folder with one .npy file per input")
     files = sorted(folder.rglob("*.npy"))
     return InputSource({}, {name: array_of(_file_of(name, files, folder)) for name in names})
 
 
 def folders_of_runs(folder: Path, names: Collection[str]) -> list[Path]:
-    """The sub-folders that hold inputs, in order, where an input is in several; else none. A dump is one run."""
+    """Return the sub-folders that hold inputs, in order, if an input is in several; otherwise []. A dump is one run."""
     if not folder.is_dir() or (folder / dump_info.JSON_NAME).exists():
         return []
     files = sorted(folder.rglob("*.npy"))
@@ -253,7 +251,7 @@ def folders_of_runs(folder: Path, names: Collection[str]) -> list[Path]:
 
 
 def array_of(path: str | Path) -> np.ndarray:
-    """The array of an .npy file. Raises InputError, one line, when there is none."""
+    """Return the array of an .npy file. Raises InputError with one line if it cannot be read."""
     try:
         array = np.array(load_npy(Path(path)))
     except FileNotFoundError:
@@ -261,12 +259,12 @@ def array_of(path: str | Path) -> np.ndarray:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     except (ValueError, MemoryError) as error:
-        raise InputError(f"{path} is not an .npy file of numbers, or it is cut off: {error}") from None
+        raise InputError(f"{path} is not an .npy file of numbers, or is truncated: {error}") from None
     return array
 
 
 def _files_of(name: str, files: Sequence[Path], folder: Path) -> list[Path]:
-    """Those of the files that are spelled as the input's."""
+    """Return the files whose names match the input's."""
     spelled = {dump_info.inputs_file(name), f"{name}.npy"}
     return [f for f in files if f.name in spelled or f.relative_to(folder).as_posix() == f"{name}.npy"]
 
@@ -280,7 +278,7 @@ def _file_of(name: str, files: Sequence[Path], folder: Path) -> Path:
         )
     nearest = [file for file in matching if file.parent == folder] or matching
     if len(nearest) > 1:
-        raise InputError(f"{nearest[0]} and {nearest[1]} could both be the input {name!r}; name a folder with one")
+        raise InputError(f"{nearest[0]} and {nearest[1]} both match the input {name!r}; name a folder with one of them")
     return nearest[0]
 
 
@@ -301,13 +299,13 @@ def _input_array(
 
 
 def _typed(array: np.ndarray, spec: InputSpec) -> np.ndarray:
-    """numpy reads back bfloat16, float8 and 4-bit integers as bytes without a type: as such they get the input's."""
+    """Restore bfloat16, float8 and 4-bit integers, which numpy reads back as untyped bytes, to the input's type."""
     beyond = [dtype for dtype in (spec.dtype, *spec.also) if dtype.kind == "V" and dtype.itemsize == array.itemsize]
     return array.view(beyond[0]) if beyond and array.dtype == np.dtype(f"V{array.itemsize}") else array
 
 
 def _shape(spec: InputSpec, shape: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The input's shape with every size known."""
+    """Return the input's shape with every size known."""
     if shape is not None:
         fits = len(shape) == len(spec.shape) and all(axis in (None, size) for axis, size in zip(spec.shape, shape))
         if not fits or any(size < 0 for size in shape):
@@ -321,7 +319,7 @@ def _shape(spec: InputSpec, shape: tuple[int, ...] | None) -> tuple[int, ...]:
     if len(fixed) < len(sizes):
         example = "x".join(str(size or 1) for size in sizes)
         raise InputError(
-            f"the input {spec.name!r} has no fixed shape ({shape_text(spec.shape)}); give one: --shape "
+            f"the input {spec.name!r} has no fixed shape ({shape_text(spec.shape)}); give a shape: --shape "
             f"{spec.name}={example}"
         )
     return fixed
@@ -329,10 +327,10 @@ def _shape(spec: InputSpec, shape: tuple[int, ...] | None) -> tuple[int, ...]:
 
 @dataclass(frozen=True, eq=False)
 class ModelInputs:
-    """A model's inputs (``specs``), and what they are given by: ``source`` for some, ``defaults`` for the others.
+    """Inputs of a model (``specs``): values from ``source`` for some, from ``defaults`` for others.
 
-    shapes  the shape of inputs with open sizes, by name.
-    tables  the length of the table that an input indexes, by name.
+    shapes  shape of inputs with open sizes, by name
+    tables  length of the table that an input indexes, by name
     """
 
     specs: tuple[InputSpec, ...]
@@ -347,16 +345,16 @@ class ModelInputs:
 
     @cached_property
     def arrays(self) -> dict[str, InputArray]:
-        """Every input, by name; made once. Raises what ``give`` raises."""
+        """All inputs by name, computed once. Raises the errors of ``give``."""
         return give(self.specs, self.source, self.shapes, self.defaults, self.tables)
 
     def given_by(self, source: InputSource) -> ModelInputs:
-        """The same inputs, given by another source. Raises ConfigError where it names one that the model has not."""
+        """Return the same inputs with another source. Raises ConfigError for an unknown name."""
         check_names((*source.ranges, *source.arrays), self.names)
         return replace(self, source=source)
 
     def of_part(self, specs: tuple[InputSpec, ...]) -> ModelInputs:
-        """The inputs of a part of the model, with what was given for those that it still has."""
+        """Return the inputs of a part of the model, with the values given for the inputs that it keeps."""
         names = {spec.name for spec in specs}
         source = InputSource(*({n: v for n, v in part.items() if n in names} for part in vars(self.source).values()))
         return replace(self, specs=specs, shapes={n: s for n, s in self.shapes.items() if n in names}, source=source)

@@ -1,9 +1,10 @@
-"""Pictures, arrays and the user's preprocess file become feeds: one dictionary of arrays for each run of the model.
+"""Conversion of images, arrays and the user's preprocess file to feeds: one dictionary of arrays per model run.
 
-The float model's feed decides, the fixed model's follows from it. A float array for a picture input is what the float
-model takes; the fixed model's bytes are those of which mean and std of input_config.ini make it, and it is refused
-where there are none. An array of uint8 for a picture input is the picture's bytes: the fixed model takes them, the
-float model what mean and std make of them. All other inputs of both models are fed alike, integers as they are.
+The feed of the float model is made first, and the fixed model's follows from it. A float array for an image input is
+the float model's input; the fixed model gets the bytes that mean and std of input_config.ini turn into this array, and
+the array is refused if there are none. A uint8 array for an image input holds the image's bytes: the fixed model gets
+them unchanged, and the float model gets them normalised by mean and std. All other inputs are the same for both models;
+integers are unchanged.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from sgsdump.tensors.types import NCHW, NHWC, shape_text
 __all__ = ["Feed", "InputSpec", "PictureFeeds", "board_notes", "expand", "feed_maker", "feeds"]
 
 Feed = dict[str, np.ndarray]
-MOST_BYTES = 4 << 30  # of the arrays of one run
+MOST_BYTES = 4 << 30  # limit for the arrays of one run
 LabelledFeed = tuple[str, Feed]
 _Maker = Callable[[str], np.ndarray]
-_Entries = tuple[ModelInput | None, ModelInput | None]  # of input_config, and as the preprocess file was measured
+_Entries = tuple[ModelInput | None, ModelInput | None]  # from input_config, and as measured from the preprocess file
 
 
 def feeds(
@@ -46,17 +47,17 @@ def feeds(
     input_config: InputConfig | None = None,
     normalised: bool = True,
 ) -> Iterator[tuple[str, Feed]]:
-    """(label, feed) for each run, made one at a time; the label is the file name, or names with commas.
+    """Return an iterator over (label, feed) of each run, made one at a time; the label is the file names.
 
-    images        what ``image_list`` describes; ``len(expand(images, len(input_specs)))`` runs come of it.
-    preprocess    the user's Python files, one per input, separated by commas; None for the built-in one, which needs
-                  ``input_config``. ``.npy`` goes to the user's file when there is one, else into the float model as
-                  it is; so does the SDK's ``Input_shape=`` text always, and into the fixed model where it holds whole
-                  numbers.
-    normalised    False asks for raw 0..255 values of every picture input, for the fixed model.
+    images        see ``image_list``; the number of runs is ``len(expand(images, len(input_specs)))``
+    preprocess    the user's Python files, one per input, separated by commas; None for built-in preprocessing, which
+                  needs ``input_config``. ``.npy`` files go to the user's file if there is one, otherwise unchanged to
+                  the float model. The SDK's ``Input_shape=`` text goes to the float model unchanged, and to the fixed
+                  model if it holds integers.
+    normalised    False gives raw 0..255 values for every image input, for the fixed model
 
-    Raises InputError, ConfigError or MissingExtra at once for what can be known at once (files that are not there,
-    a preprocess file that cannot be imported), else while iterating.
+    Raises InputError, ConfigError or MissingExtra immediately if possible (missing files, a preprocess file that cannot
+    be imported), otherwise during iteration.
     """
     make = feed_maker(preprocess, input_specs, input_config, normalised)
     runs = expand(images, len(input_specs))
@@ -70,16 +71,16 @@ def feed_maker(
     normalised: bool = True,
     measured: InputConfig | None = None,
 ) -> Callable[[tuple[str, ...]], Feed]:
-    """The function from the files of one run (see ``expand``) to its feed; arguments and errors as of ``feeds``.
+    """Return the function from a run's files (see ``expand``) to its feed; arguments and errors as ``feeds``.
 
-    measured  how the preprocess file normalises a picture, if that could be measured. The pixels of a file that gives
-              no raw picture are found by it, whatever input_config says.
+    measured  measured normalisation of the preprocess file, if known. The pixels of a file that gives no raw image are
+              computed with this normalisation, whatever input_config says.
     """
     if not input_specs:
-        raise InputError("the model has no inputs, so there is nothing to feed it")
+        raise InputError("the model has no inputs to feed")
     texts = [spec.name for spec in input_specs if not is_number(spec.dtype)]
     if texts:
-        raise InputError(f"the model's input {texts[0]!r} takes text, which can be fed by no picture, array or number")
+        raise InputError(f"the model's input {texts[0]!r} takes text; sgsdump feeds only images, arrays and numbers")
     entries = config_entries(input_specs, input_config)
     known = [None] * len(entries) if measured is None else config_entries(input_specs, measured)
     makers = _makers(preprocess, input_specs, list(zip(entries, known)), normalised)
@@ -88,7 +89,7 @@ def feed_maker(
         seed = random_seed(files[0])
         if is_named(files):
             if preprocess is not None:
-                raise InputError(f"{files[0]} holds the inputs as they are; leave out -n, which prepares pictures")
+                raise InputError(f"{files[0]} holds finished inputs; remove -n, which preprocesses images")
             return _of_named(files[0], input_specs, entries, normalised)
         if seed is None:
             return {spec.name: maker(file) for spec, maker, file in zip(input_specs, makers, files)}
@@ -101,7 +102,7 @@ def feed_maker(
 def _makers(
     preprocess: str | None, specs: Sequence[InputSpec], entries: Sequence[_Entries], normalised: bool
 ) -> list[_Maker]:
-    """For each input the function from a file to the array that goes in."""
+    """Return for each input the function that makes its array from a file."""
     raw = [
         not normalised and (len(spec.shape) == 4 if entry is None else entry.is_picture)
         for spec, (entry, _) in zip(specs, entries)
@@ -112,17 +113,19 @@ def _makers(
     if len(files) != len(specs):
         raise InputError(
             f"{len(files)} preprocess file{'s' if len(files) > 1 else ''} for a model of {len(specs)} inputs "
-            f"({', '.join(spec.name for spec in specs)}); give -n one for each, separated by commas"
+            f"({', '.join(spec.name for spec in specs)}); give -n one per input, separated by commas"
         )
     loaded = [load_preprocess(file) for file in files]
     return [partial(_users, spec, entry, load, not r) for spec, entry, load, r in zip(specs, entries, loaded, raw)]
 
 
 class Feeds(Sequence[LabelledFeed]):
-    """The runs that a command makes, whatever they come from: ``feeds[i]`` is (label, feed of the float model) of the
-    i-th, ``feeds.both(i)`` has the fixed model's too. Worker processes can be sent it, and take runs by index.
+    """The runs of a command, whatever their source.
 
-    by_threads  whether several threads may take runs at once: nothing of the user's own runs.
+    ``feeds[i]`` is (label, feed of the float model) of run i; ``feeds.both(i)`` also has the fixed model's feed. Feeds
+    can be sent to worker processes, which access runs by index.
+
+    by_threads  whether several threads may access runs at the same time: no user code runs
     """
 
     specs: tuple[InputSpec, ...]
@@ -131,15 +134,15 @@ class Feeds(Sequence[LabelledFeed]):
 
     @property
     def labels(self) -> list[str]:
-        """A short name of each run, no two alike."""
+        """Short unique name of each run."""
         raise NotImplementedError
 
     def both(self, index: int) -> tuple[str, Feed, Feed]:
-        """(label, feed of the float model, of the fixed one: pictures as bytes 0 to 255). Raises InputError."""
+        """Return (label, float model feed, fixed model feed with images as bytes 0 to 255). Raises InputError."""
         raise NotImplementedError
 
     def truth(self, index: int) -> Any:
-        """What a data loader says a run should give, for a user's own metric; None of what says nothing."""
+        """Return the label that a data loader gives for a run, for a user's own metric; None without a label."""
         return None
 
     @overload
@@ -157,7 +160,7 @@ class Feeds(Sequence[LabelledFeed]):
 
 @dataclass(frozen=True, eq=False)
 class ChosenFeeds(Feeds):
-    """Some of the runs of ``every``."""
+    """A selection of the runs of ``every``."""
 
     every: Feeds
     indices: Sequence[int]
@@ -194,10 +197,10 @@ class ChosenFeeds(Feeds):
 
 @dataclass(frozen=True, eq=False)
 class PictureFeeds(Feeds):
-    """Files as feeds, made anew each time they are taken; see ``feeds.feeds`` for the parameters.
+    """Feeds from files, made on each access; see ``feeds.feeds`` for the parameters.
 
-    Sent to another process it takes the file names along, and imports the user's preprocess file there.
-    Raises what ``feeds.feeds`` raises, at once for what can be known at once.
+    In another process, the file names are sent and the user's preprocess file is imported there. Raises the errors of
+    ``feeds.feeds``, immediately if possible.
     """
 
     images: str
@@ -215,12 +218,12 @@ class PictureFeeds(Feeds):
 
     @cached_property
     def runs(self) -> list[tuple[str, ...]]:
-        """The files of each run."""
+        """Files of each run."""
         return expand(self.images, len(self.specs))
 
     @property
     def labels(self) -> list[str]:
-        """The files' names, with their folders where names alone are not unique."""
+        """File names, with folders if the names alone are not unique."""
         labels = [",".join(Path(file).name for file in files) for files in self.runs]
         return labels if len(set(labels)) == len(labels) else [",".join(files) for files in self.runs]
 
@@ -248,8 +251,10 @@ class PictureFeeds(Feeds):
 
 
 def config_entries(specs: Sequence[InputSpec], config: InputConfig | None) -> list[ModelInput | None]:
-    """The entry of input_config.ini for each input, as it is fed (``picture.as_fed``). Raises InputError when it names
-    none."""
+    """Return the entry of input_config.ini for each input, as fed (``picture.as_fed``).
+
+    Raises InputError if an input has no entry.
+    """
     if config is None:
         return [None] * len(specs)
     named = {entry.name: entry for entry in config.inputs}
@@ -266,7 +271,7 @@ def _users(spec: InputSpec, entries: _Entries, preprocess: Preprocess, normalise
     if input_text.is_input_text(Path(file)):
         array = _from_text(spec, file)
         return array if normalised else _raw_text(array, entry, file)
-    what = f"what {preprocess.file} made of {file}"
+    what = f"the result of {preprocess.file} for {file}"
     if not normalised and not preprocess.takes_norm and entry is not None:
         array = fit(preprocess(file), spec, preprocess.layout, what)
         return picture.pixels_of(array, entry, measured, what)
@@ -274,7 +279,7 @@ def _users(spec: InputSpec, entries: _Entries, preprocess: Preprocess, normalise
     if normalised:
         return array
     raw = _raw(array, f"{what} with norm=False")
-    # of an array nobody but the user knows the order
+    # The channel order of an array is known only to the user.
     return raw if entry is None or are_arrays([file]) else picture.in_order(raw, entry, measured)
 
 
@@ -287,29 +292,31 @@ def _built_in(spec: InputSpec, entry: ModelInput | None, normalised: bool, file:
         return array if normalised else _raw_text(array, entry, file)
     if entry is None:
         raise InputError(
-            f"how to prepare {file} for the input {spec.name!r} is not known; give a preprocess file (-n), or an "
-            f"input_config.ini with its format, mean and std_value (--input-config)"
+            f"unknown preprocessing of {file} for the input {spec.name!r}; give a preprocess file (-n), or an "
+            f"input_config.ini with the format, mean and std_value (--input-config)"
         )
     if not entry.is_picture:
         raise InputError(
-            f"the input {spec.name!r} of shape {shape_text(spec.shape)} is {entry.training_format}, no picture, so it "
-            f"takes an .npy file, not {file}; data of other files come from a data loader (--data-loader-script)"
+            f"the input {spec.name!r} of shape {shape_text(spec.shape)} is {entry.training_format}, not an image, and "
+            f"takes an .npy file, not {file}; use a data loader for other files (--data-loader-script)"
         )
     if len(spec.shape) != 4:
         raise InputError(
-            f"the input {spec.name!r} of shape {shape_text(spec.shape)} takes no picture; give an .npy file, or -n"
+            f"the input {spec.name!r} of shape {shape_text(spec.shape)} takes no image; give an .npy file, or -n"
         )
     array = picture.prepare(path, entry, _picture_size(spec, entry), normalised)
-    return fit(array, spec, NHWC, f"the {entry.training_format} picture {file}")
+    return fit(array, spec, NHWC, f"the {entry.training_format} image {file}")
 
 
 def given_array(
     array: np.ndarray, spec: InputSpec, entry: ModelInput | None, normalised: bool, what: str
 ) -> np.ndarray:
-    """A user's own array as the float model takes it, or (``normalised`` False) the fixed one; see the module's text.
-    ``what`` it is begins the messages. Raises InputError."""
+    """Return a user's own array as the float model takes it, or (``normalised`` False) as the fixed model does.
+
+    See the module's text. ``what`` describes the array and begins the messages. Raises InputError.
+    """
     if array.dtype.kind in "OSUMmVc" and not is_number(array.dtype):
-        raise InputError(f"{what} is no array of numbers")
+        raise InputError(f"{what} is not an array of numbers")
     if array.dtype.kind == "f" and np.isfinite(array).all():
         _check_whole(array, spec, what)
     fitted = fit(array, spec, NCHW, what)
@@ -321,11 +328,11 @@ def given_array(
 
 
 def _check_whole(array: np.ndarray, spec: InputSpec, what: str) -> None:
-    """Raises InputError for fractions where the input takes integers, and for others than 0 and 1 as booleans."""
+    """Raise InputError for fractions in an integer input, and for values other than 0 and 1 in a boolean input."""
     if is_integer(spec.dtype) and not (array == np.rint(array)).all():
         raise InputError(f"{what} holds fractions, but the model's input {spec.name!r} takes integers ({spec.dtype})")
     if spec.dtype == np.bool_ and not ((array == 0) | (array == 1)).all():
-        raise InputError(f"{what} holds other values than 0 and 1, but the model's input {spec.name!r} takes booleans")
+        raise InputError(f"{what} holds values other than 0 and 1, but the model's input {spec.name!r} takes booleans")
 
 
 def fitted_feed(
@@ -335,9 +342,9 @@ def fitted_feed(
     normalised: bool,
     what: str,
 ) -> Feed:
-    """A user's own feed as a model takes it: see ``given_array``; ``what`` it is begins the messages.
+    """Return a user's own feed as a model takes it (see ``given_array``); ``what`` begins the messages.
 
-    Raises InputError for a name too few or too many, and what ``given_array`` raises.
+    Raises InputError for a missing or unknown name, and the errors of ``given_array``.
     """
     check_inputs(arrays, [spec.name for spec in specs], what)
     return {
@@ -347,28 +354,28 @@ def fitted_feed(
 
 
 def check_inputs(given: Iterable[str], inputs: Sequence[str], what: str) -> None:
-    """Raises InputError for a name that is not an input's, and for an input that is not there."""
+    """Raise InputError for a name that is not an input, and for a missing input."""
     names = list(given)
     for name in names:
         if name not in inputs:
             raise InputError(f"{what} has {name!r}, which is not an input of the model{hint(str(name), list(inputs))}")
     for name in inputs:
         if name not in names:
-            raise InputError(f"{what} has nothing for the model's input {name!r}")
+            raise InputError(f"{what} lacks the model's input {name!r}")
 
 
 def named_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an .npz file by name. Raises InputError for another file, and for what is not numbers."""
+    """Return the arrays of an .npz file by name. Raises InputError for another file, or values that are not numbers."""
     try:
         with zipfile.ZipFile(path) as archive:
             if sum(member.file_size for member in archive.infolist()) > MOST_BYTES:
-                raise InputError(f"{path} holds more than {MOST_BYTES:,} bytes, too many for one run of a model")
+                raise InputError(f"{path} holds more than {MOST_BYTES:,} bytes, the limit for one run of a model")
         with np.load(path, allow_pickle=False) as members:
             return {name: members[name] for name in members.files}
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(f"{path} is not an .npz file of arrays, or it is cut off: {error}") from error
+        raise InputError(f"{path} is not an .npz file of arrays, or is truncated: {error}") from error
 
 
 def _of_named(file: str, specs: Sequence[InputSpec], entries: Sequence[ModelInput | None], normalised: bool) -> Feed:
@@ -376,7 +383,7 @@ def _of_named(file: str, specs: Sequence[InputSpec], entries: Sequence[ModelInpu
 
 
 def _picture_size(spec: InputSpec, entry: ModelInput) -> tuple[int | None, int | None]:
-    """(H, W) of an NCHW input, or of an NHWC one when only its last axis has the picture's channels."""
+    """Return (H, W) of an NCHW input, or of an NHWC input if only the last axis has the image's channels."""
     axis = picture.channel_axis(spec.shape, picture.CHANNELS[entry.training_format])
     return (spec.shape[1], spec.shape[2]) if axis == 3 else (spec.shape[2], spec.shape[3])
 
@@ -394,7 +401,7 @@ def _from_npy(path: Path) -> np.ndarray:
 
 
 def _from_text(spec: InputSpec, file: str) -> np.ndarray:
-    """The SDK's text is flat: NHWC for a 4-D input, unless the model itself has its few channels last."""
+    """Read the SDK's flat text: NHWC for a 4-D input, unless the model itself has its few channels last."""
     values = input_text.read(file).values
     shape = _one_batch(spec)
     if len(shape) == 4 and (spec.shape[1] in (1, 3, 4) or spec.shape[3] not in (1, 3, 4)):
@@ -402,26 +409,26 @@ def _from_text(spec: InputSpec, file: str) -> np.ndarray:
     fixed = math.prod(size for size in shape if size is not None)
     fits = values.size == fixed if None not in shape else shape.count(None) == 1 and values.size % fixed == 0
     if not fits:
-        raise InputError(f"{file} holds {values.size} values, the input {spec.name!r} takes {shape_text(spec.shape)}")
+        raise InputError(f"{file} holds {values.size} values, but {spec.name!r} takes {shape_text(spec.shape)}")
     return fit(values.reshape([-1 if size is None else size for size in shape]), spec, NHWC, file)
 
 
 def _raw_text(array: np.ndarray, entry: ModelInput | None, file: str) -> np.ndarray:
-    """The SDK's text holds what goes in: a picture's bytes, or what the float model takes of it."""
+    """Return the bytes from the SDK's text, which holds an image's bytes or the float model's input."""
     is_bytes = entry is None or (array == np.rint(array)).all()
     return _raw(array, file) if is_bytes else picture.bytes_of(array, entry, file)  # type: ignore[arg-type]
 
 
 def _raw(array: np.ndarray, what: str) -> np.ndarray:
-    """Whole numbers 0..255, of the same dtype. Raises InputError for values beyond a picture's."""
+    """Return integers 0..255 of the same dtype. Raises InputError for values beyond the range of an image."""
     low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
     if low < -0.5 or high > 255.5:
-        raise InputError(f"{what}: values from {low:g} to {high:g}, but a fixed model takes the raw picture, 0 to 255")
+        raise InputError(f"{what}: values from {low:g} to {high:g}, but a fixed model takes the raw image, 0 to 255")
     return np.rint(array).clip(0, 255).astype(array.dtype)
 
 
 def _random(generator: np.random.Generator, spec: InputSpec, entry: ModelInput | None, normalised: bool) -> np.ndarray:
-    """Uniform values: pixels 0..255, normalised when asked to; else -1..1, or 0 and 1 for integers and booleans."""
+    """Draw uniform values: pixels 0..255, normalised if requested; otherwise -1..1, or 0 and 1 for integers."""
     if entry is not None and entry.is_picture and len(spec.shape) == 4:
         height, width = _picture_size(spec, entry)
         shape = [_one_batch(spec)[0], height, width, picture.CHANNELS[entry.training_format]]
@@ -436,7 +443,7 @@ def _random(generator: np.random.Generator, spec: InputSpec, entry: ModelInput |
 
 
 def _one_batch(spec: InputSpec) -> list[int | None]:
-    """The shape with a batch that is not fixed taken as 1."""
+    """Return the shape with an open batch as 1."""
     return [1 if size is None and axis == 0 else size for axis, size in enumerate(spec.shape)]
 
 
@@ -444,27 +451,30 @@ def _fixed(shape: Sequence[int | None], spec: InputSpec) -> list[int]:
     fixed = [size for size in shape if size is not None]
     if len(fixed) < len(shape):
         raise InputError(
-            f"the input {spec.name!r} has no fixed shape ({shape_text(spec.shape)}), so random values cannot fill it; "
+            f"the input {spec.name!r} has no fixed shape ({shape_text(spec.shape)}) for random values; "
             f"give an .npy file"
         )
     return fixed
 
 
 def board_notes(config: InputConfig, specs: Sequence[InputSpec]) -> list[str]:
-    """One line for every picture input that is GRAY on one side alone, or YUV_NV12: where the board feeds a picture
-    otherwise than the network was trained with. None for a network of one channel, RGB with GRAY."""
+    """Return one line for every image input that the board feeds differently from training.
+
+    These are inputs that are GRAY on one side only, or YUV_NV12. A network of one channel, RGB with GRAY, gives no
+    line.
+    """
     notes = []
     shapes = {spec.name: spec.shape for spec in specs}
     for entry in (picture.as_fed(entry, shapes.get(entry.name, ())) for entry in config.inputs):
         trained, on_board = entry.training_format, entry.input_format
         if on_board == "YUV_NV12":
             notes.append(
-                f"input {entry.name!r} is YUV_NV12 on the board: the fixed model sees the picture through it (BT.709, "
-                f"half the colours), as the SDK's does, and the float model sees {trained}: they differ by that too"
+                f"input {entry.name!r} is YUV_NV12 on the board: the fixed model gets the image converted to YUV_NV12 "
+                f"(BT.709, half the colours), as in the SDK, and the float model gets {trained}; this adds a difference"
             )
         elif (trained == "GRAY") != (on_board == "GRAY"):
             notes.append(
-                f"input {entry.name!r} is trained as {trained} but {on_board} in input_formats; it is simulated as "
-                f"{trained}: right for a network of one channel, RGB with GRAY; is that meant?"
+                f"input {entry.name!r} is trained as {trained} but {on_board} in input_formats; simulated as "
+                f"{trained}, which is correct only for a network of one channel, RGB with GRAY; check the formats"
             )
     return notes

@@ -1,10 +1,10 @@
-"""The forms that ``-i`` takes, and the files they come to: a tuple for each run, a file for each model input.
+"""Forms of ``-i``, and the files that they denote: one tuple per run, one file per model input.
 
-``cat.jpg`` a picture · ``x.npy`` an array · ``x.npz`` an array for each input, by its name · ``in.txt`` the SDK's
-``Input_shape=`` text · ``folder`` its pictures, .npy and .npz files, sorted · ``list.txt`` a path a line ·
-``folder:list.txt`` the same, each line inside folder · ``random`` or ``random:SEED`` made-up values. Models with
-several inputs take a list of lines ``a,b``, or ``a,b`` itself: files, or a folder for each input, whose sorted files go
-together.
+``cat.jpg`` an image · ``x.npy`` an array · ``x.npz`` one array per input, by input name · ``in.txt`` the SDK's
+``Input_shape=`` text · ``folder`` its images, .npy and .npz files, sorted · ``list.txt`` one path per line ·
+``folder:list.txt`` the same, each line inside folder · ``random`` or ``random:SEED`` random values. A model with
+several inputs takes a list of lines ``a,b``, or ``a,b`` itself: files, or one folder per input whose sorted files are
+combined.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Item = TypeVar("Item")
 
 
 def expand(images: str, inputs: int = 1) -> list[tuple[str, ...]]:
-    """The files of each run, ``inputs`` at a time; one .npz file alone, which holds all inputs; ``("random:SEED",)``
-    for made-up values.
+    """Return the files of each run, ``inputs`` at a time.
 
-    Raises InputError for what does not exist, an empty folder or list, and a line that names too few or too many files.
+    A single .npz file holds all inputs. Random values are ``("random:SEED",)``. Raises InputError for a path that does
+    not exist, an empty folder or list, and a line with too few or too many files.
     """
     seed = random_seed(images)
     if seed is not None:
@@ -49,28 +49,28 @@ def expand(images: str, inputs: int = 1) -> list[tuple[str, ...]]:
 
 
 def evenly(items: Sequence[Item], most: int) -> list[Item]:
-    """At most ``most`` of them, evenly spaced, the first and last among them."""
+    """Return at most ``most`` evenly spaced items, including the first and last."""
     indices = np.linspace(0, len(items) - 1, min(most, len(items))).round().astype(int)
     return [items[index] for index in indices]
 
 
 def is_named(files: Sequence[str]) -> bool:
-    """Whether a run's files are one that holds all inputs by their names."""
+    """Return whether a run has one file that holds all inputs by name."""
     return len(files) == 1 and Path(files[0]).suffix.lower() == NAMED
 
 
 def are_arrays(files: Sequence[str]) -> bool:
-    """Whether a run's files hold numbers, none of them a picture."""
+    """Return whether all files of a run hold numbers instead of images."""
     return all(Path(file).suffix.lower() in (".npy", NAMED) for file in files)
 
 
 def places(images: str) -> list[Path]:
-    """The files and folders that ``images`` names, whichever of the forms it has; none where they are random."""
+    """Return the files and folders that ``images`` names in any of its forms; [] for random values."""
     return [] if random_seed(images) is not None else [Path(images), *map(Path, re.split("[,:]", images))]
 
 
 def random_seed(images: str) -> int | None:
-    """The seed of ``random`` (0) or ``random:SEED``; None for anything else."""
+    """Return the seed of ``random`` (0) or ``random:SEED``; None for other text."""
     match = re.fullmatch(r"random(?::(\d{1,18}))?", images)
     return int(match[1] or 0) if match else None
 
@@ -80,20 +80,20 @@ def _not_a_path(images: str, inputs: int) -> list[tuple[str, ...]]:
     if colon and Path(folder).is_dir() and Path(listed).is_file():
         return _lines(Path(listed), Path(folder), inputs)
     if colon and Path(listed).is_file():
-        raise InputError(f"there is no folder {quoted(folder)} (of {images}, which means FOLDER:LIST)")
+        raise InputError(f"there is no folder {quoted(folder)} (in {images}, read as FOLDER:LIST)")
     if inputs > 1 and "," in images:
         folders = [Path(name.strip()) for name in images.split(",")]
         if all(folder.is_dir() for folder in folders):
             return _side_by_side(folders, inputs, images)
         return [_fit(tuple(_file(name.strip(), Path(), None, "-i") for name in images.split(",")), inputs, images)]
-    raise InputError(f"there is no picture, folder or list {quoted(images)}")
+    raise InputError(f"there is no image, folder or list {quoted(images)}")
 
 
 def _side_by_side(folders: Sequence[Path], inputs: int, images: str) -> list[tuple[str, ...]]:
     files = [_folder(folder) for folder in folders]
     if len({len(names) for names in files}) > 1:
         counts = ", ".join(f"{folder} {len(names)}" for names, folder in zip(files, folders))
-        raise InputError(f"-i {images}: the folders do not hold the same number of files ({counts})")
+        raise InputError(f"-i {images}: the folders have different numbers of files ({counts})")
     return [_fit(run, inputs, images) for run in zip(*files)]
 
 
@@ -101,8 +101,8 @@ def _folder(path: Path) -> list[str]:
     files = sorted(str(file) for file in path.iterdir() if file.suffix.lower() in FILES and file.is_file())
     if not files:
         raise InputError(
-            f"there are no pictures and no .npy or .npz files in the folder {path}; data of other files come from a "
-            f"data loader (--data-loader-script, docs/any_data.md)"
+            f"there are no images and no .npy or .npz files in the folder {path}; use a data loader for other "
+            f"files (--data-loader-script, docs/any_data.md)"
         )
     return files
 
@@ -116,17 +116,19 @@ def _lines(path: Path, folder: Path, inputs: int) -> list[tuple[str, ...]]:
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
             where = f"{path}:{number}"
-            # with one input a comma belongs to the name
+            # With one input, a comma is part of the name.
             names = line.split(",") if inputs > 1 else [line]
             runs.append(_fit(tuple(_file(name.strip(), folder, path.parent, where) for name in names), inputs, where))
     if not runs:
-        raise InputError(f"the list {path} is empty; write one picture a line")
+        raise InputError(f"the list {path} is empty; write one image per line")
     return runs
 
 
 def _file(name: str, folder: Path, beside: Path | None, where: str) -> str:
-    """The file inside ``folder``; a list may also name files relative to itself. A list of a folder's files does not
-    lead out of it."""
+    """Return the file inside ``folder``; a list may also name files relative to itself.
+
+    A list of files in a folder must not lead out of the folder.
+    """
     if folder != Path() and leads_out_of(folder, name) and (beside is None or leads_out_of(beside, name)):
         raise InputError(f"{where}: {quoted(name)} leads out of the folder {quoted(str(folder))}")
     for base in (folder, beside):
@@ -139,8 +141,8 @@ def _fit(files: tuple[str, ...], inputs: int, where: str) -> tuple[str, ...]:
     if len(files) == inputs or is_named(files):
         return files
     raise InputError(
-        f"{where}: {len(files)} file{'s' if len(files) > 1 else ''} for a model of {inputs} inputs; give a list whose "
-        f"lines name one file for each, separated by commas"
+        f"{where}: {len(files)} file{'s' if len(files) > 1 else ''} for a model of {inputs} inputs; give a list with "
+        f"one file per input on each line, separated by commas"
     )
 
 

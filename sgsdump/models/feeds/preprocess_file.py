@@ -1,8 +1,8 @@
-"""The user's preprocess file: Python with ``get_image(path, ..., nchw=)`` or ``image_preprocess(path, norm=)``.
+"""Loader of the user's preprocess file: ``get_image(path, ..., nchw=)`` or ``image_preprocess(path, norm=)``.
 
-The SDK's convention: ``get_image(img_path, resizeH=224, ..., norm=True, ..., nchw=False)`` is called with ``nchw=True``
-to feed an ONNX or Caffe model; older files have no ``nchw`` and return NHWC, as ``image_preprocess`` does.
-``norm=False`` asks for the raw 0..255 values a fixed model takes; of a file without it they are found by mean and std.
+The SDK's convention is ``get_image(img_path, resizeH=224, ..., norm=True, ..., nchw=False)``, called with ``nchw=True``
+for an ONNX or Caffe model. Older files have no ``nchw`` and return NHWC, as does ``image_preprocess``. ``norm=False``
+returns the raw 0..255 values of a fixed model; without this parameter, mean and std give the raw values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FUNCTIONS = ("get_image", "image_preprocess")
 
 @dataclass(frozen=True)
 class Preprocess:
-    """The user's function, which of ``norm`` and ``nchw`` it takes, and the layout its 4-D result has."""
+    """The user's function, whether it accepts ``norm`` and ``nchw``, and the layout of its 4-D result."""
 
     file: Path
     function: Callable[..., Any]
@@ -37,11 +37,11 @@ class Preprocess:
         return NCHW if self.takes_nchw else NHWC
 
     def __call__(self, image: str, normalised: bool = True) -> np.ndarray:
-        """The array the function makes of the image path. Raises InputError, also for anything it raises itself."""
+        """Return the function's array for an image path. Raises InputError, also for any error of the function."""
         if not normalised and not self.takes_norm:
             raise InputError(
-                f"{self.file}: {self.function.__name__} has no parameter norm, so the raw picture that a fixed model "
-                f"takes cannot be asked for; add norm=True and skip the normalising when it is False"
+                f"{self.file}: {self.function.__name__} has no parameter norm and cannot return the raw image for a "
+                f"fixed model; add norm=True and skip normalisation if it is False"
             )
         keywords = {"norm": normalised} if self.takes_norm else {}
         if self.takes_nchw:
@@ -50,17 +50,16 @@ class Preprocess:
             array = as_array(self.function(image, **keywords))
         if array.dtype.kind not in "biuf":
             raise InputError(
-                f"{self.file}: {self.function.__name__} gave no array of numbers for {image}; does it return one?"
+                f"{self.file}: {self.function.__name__} returned no array of numbers for {image}; add a return"
             )
         return array
 
 
 def load_preprocess(path: Path | str) -> Preprocess:
-    """Import the file under a name of its own; its folder is importable only meanwhile. ``net`` may mean ``net.py``, as
-    the SDK's tools are given the name of a preset.
+    """Import a preprocess file under a unique name; its folder is importable only during the import.
 
-    Raises InputError for a missing file, one without either function, or one that fails; MissingExtra when it wants
-    cv2 and that is not installed.
+    ``net`` may stand for ``net.py``: the SDK's tools accept the name of a preset. Raises InputError for a missing file,
+    a file without either function, or a file that fails. Raises MissingExtra if cv2 is needed and not installed.
     """
     file = Path(path)
     if not file.is_file() and not file.suffix:

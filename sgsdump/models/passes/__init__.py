@@ -1,1 +1,1 @@
-"""Graph passes that need onnx only."""
+"""Graph passes that depend only on onnx."""

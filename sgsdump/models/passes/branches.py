@@ -1,11 +1,11 @@
-"""Put the branch that an If takes, or the body of a Loop that runs once, in the node's place.
+"""Inlining of the branch that an If takes, or of the body of a Loop that runs once.
 
-What is inside bodies cannot be dumped, quantised or judged, and exporters put whole networks there (a speech detector
-one for each sampling rate). Which branch is taken is for the caller to know:
-``executors/onnx_runtime/observed_branches.py`` finds it from data.
+Tensors in bodies cannot be dumped, quantised or judged, and exporters put whole networks there (a speech detector has
+one per sampling rate). The caller determines which branch is taken: ``executors/onnx_runtime/observed_branches.py``
+derives it from data.
 
-Outputs of the node keep their names. Names inside keep theirs too, unless something else of the model has it already;
-then they are numbered (``conv__1``), as onnx's inliner does.
+Outputs of the node keep their names. Inner names are kept too, unless already used in the model; then they are numbered
+(``conv__1``), as by onnx's inliner.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from sgsdump.models.graph import MAIN_DOMAINS, all_graphs, attribute, needs, ops
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
-# Why a node stays: its condition differs between feeds; a Loop that does not run once; it cannot be computed.
+# Reasons to keep a node: its condition differs between feeds; a Loop that does not run once; unknown condition.
 DIFFERS, SEVERAL_TIMES, UNKNOWN = "differs", "several times", "unknown"
 _WHY = {
-    DIFFERS: "inputs differ in the branch that they take",
-    SEVERAL_TIMES: "it does not run its body once",
-    UNKNOWN: "what decides could not be computed",
+    DIFFERS: "different inputs take different branches",
+    SEVERAL_TIMES: "its body does not run exactly once",
+    UNKNOWN: "its condition could not be computed",
 }
 MOST = 12
-# From this opset on the axes of Unsqueeze are an input.
+# First opset in which the axes of Unsqueeze are an input.
 AXES_ARE_AN_INPUT = 13
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A node with bodies that can be put in place, by the tensors whose values decide it.
+    """A node whose body can be inlined, with the tensors that decide.
 
-    node    the node's name, or its first output where it has none.
-    kind    If or Loop.
-    reads   what decides: an If's condition; a Loop's trip count and condition, "" where it has none.
+    node    the node's name, or its first output if unnamed
+    kind    If or Loop
+    reads   an If's condition; a Loop's trip count and condition, "" if it has none
     """
 
     node: str
@@ -49,7 +49,7 @@ class Choice:
     reads: tuple[str, ...]
 
     def taken(self, values: Mapping[str, np.ndarray]) -> str:
-        """``then``, ``else`` or ``once`` by these values; "" for a Loop that does not run once."""
+        """Return ``then``, ``else`` or ``once`` for these values; "" for a Loop that does not run once."""
         first, *others = [values[name].reshape(-1)[:1] if name else np.ones(1) for name in self.reads]
         if self.kind == "If":
             return "then" if first.all() else "else"
@@ -58,12 +58,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class Branches:
-    """What a model runs on the data at hand.
+    """Branches that a model takes on the given data.
 
-    taken    the nodes that are replaced, in the order of the graph, and by which branch.
-    staying  those that stay, and why: DIFFERS, SEVERAL_TIMES or UNKNOWN.
-    feeds    so many feeds were looked at.
-    checked  the fixed model made of it finds out on which inputs another branch would be taken.
+    taken    replaced nodes in graph order, with the branch
+    staying  nodes that stay, with the reason: DIFFERS, SEVERAL_TIMES or UNKNOWN
+    feeds    number of feeds examined
+    checked  whether the fixed model detects inputs that would take another branch
     """
 
     taken: Mapping[Choice, str]
@@ -78,15 +78,15 @@ class Branches:
             nodes = [f"{choice.node} ({branch})" for choice, branch in self.taken.items()]
             sentences.append(f"replaced by the branch that {who}: {listed(nodes, MOST)}")
         if not self.checked:
-            sentences.append("whether other inputs take the same branches is not checked when the fixed model runs")
+            sentences.append("the fixed model does not check whether other inputs take the same branches")
         for choice, why in self.staying.items():
             what = f"{choice.node} ({choice.kind}) stays: {_WHY[why]}"
-            sentences.append(f"{what}; what is inside is neither dumped nor quantised")
+            sentences.append(f"{what}; its inner tensors are neither dumped nor quantised")
         return sentences
 
 
 def choices(proto: ModelProto) -> list[Choice]:
-    """Those of the main graph, in its order."""
+    """Return the choices of the main graph, in order."""
     return [found for node in proto.graph.node if (found := _choice(node)) is not None]
 
 
@@ -102,8 +102,11 @@ def _choice(node: NodeProto) -> Choice | None:
 
 
 def put_in_place(proto: ModelProto, taken: Mapping[Choice, str]) -> ModelProto:
-    """A copy of the model with these nodes of its main graph replaced by what they run: the branch ``then`` or ``else``
-    of an If, the body of a Loop for ``once``. The nodes that make what decided stay."""
+    """Return a copy of the model with these nodes of its main graph replaced by the branch or body that they run.
+
+    The branch is ``then`` or ``else`` for an If, and ``once`` for the body of a Loop. Nodes that compute the condition
+    stay.
+    """
     from onnx import ModelProto
 
     result = ModelProto()
@@ -123,7 +126,7 @@ def put_in_place(proto: ModelProto, taken: Mapping[Choice, str]) -> ModelProto:
 
 
 def without_unread(proto: ModelProto, names: Iterable[str]) -> ModelProto:
-    """A copy without the nodes that make these tensors, and what only they need, where nothing else reads them."""
+    """Return a copy without the nodes that compute these tensors and their exclusive inputs, if nothing else reads them."""
     from onnx import ModelProto
 
     result = ModelProto()
@@ -148,21 +151,21 @@ def without_unread(proto: ModelProto, names: Iterable[str]) -> ModelProto:
 
 
 class _Names:
-    """The names that a graph and the bodies inside it define."""
+    """Names defined by a graph and its bodies."""
 
     def __init__(self, graph: GraphProto):
         self._tensors = Counter(name for part in all_graphs(graph) for name in _defined(part))
         self._nodes = Counter(node.name for node in graph.node if node.name)
 
     def forget(self, node: NodeProto, branch: str) -> None:
-        """The names of what a node holds: a branch that is not taken goes with all that is in it."""
+        """Release the names in a node's bodies; a branch that is not taken is removed completely."""
         for item in node.attribute:
             if item.HasField("g"):
                 parts = [item.g] if item.name == _attribute(branch) else all_graphs(item.g)
                 self._tensors.subtract(name for part in parts for name in _defined(part))
 
     def tensor(self, name: str) -> str:
-        """The name, or a numbered one where something else has it."""
+        """Return the name, or a numbered one if it is used."""
         return self._free(self._tensors, name)
 
     def node(self, name: str) -> str:
@@ -188,7 +191,7 @@ def _defined(graph: GraphProto) -> Iterator[str]:
 
 
 def _placed(node: NodeProto, branch: str, graph: GraphProto, names: _Names, opset: int) -> list[NodeProto]:
-    """The nodes that take a node's place; the weights of the body become the graph's."""
+    """Return the nodes that replace a node; weights of the body become weights of the graph."""
     body: GraphProto = attribute(node, _attribute(branch))
     if node.op_type == "If":
         return _spliced(body, {}, list(zip((info.name for info in body.output), node.output)), graph, names)
@@ -201,7 +204,7 @@ def _placed(node: NodeProto, branch: str, graph: GraphProto, names: _Names, opse
         graph.initializer.append(numpy_helper.from_array(np.asarray(value), fed[name]))
     made = list(zip((info.name for info in body.output[1:]), node.output))
     last, stacked = made[: len(carried)], [(inner, outer) for inner, outer in made[len(carried) :] if outer]
-    # What a Loop collects has an axis for its rounds.
+    # A Loop's collected outputs have an axis of iterations.
     rows = [(inner, names.tensor(f"{outer}_row")) for inner, outer in stacked]
     nodes = _spliced(body, fed, [*last, *rows], graph, names)
     axes: list[str] = []
@@ -217,10 +220,10 @@ def _placed(node: NodeProto, branch: str, graph: GraphProto, names: _Names, opse
 def _spliced(
     body: GraphProto, fed: Mapping[str, str], ends: Sequence[tuple[str, str]], graph: GraphProto, names: _Names
 ) -> list[NodeProto]:
-    """A body's nodes as the graph's.
+    """Return the nodes of a body as nodes of the graph.
 
-    fed   outer tensor by input of the body.
-    ends  output of the body and the outer tensor that it is to be, "" for none.
+    fed   outer tensor by input of the body
+    ends  output of the body, and the outer tensor that it becomes, or ""
     """
     from onnx import helper
 
@@ -251,7 +254,7 @@ def _spliced(
 
 
 def _add_facts(body: GraphProto, renamed: Mapping[str, str], graph: GraphProto) -> None:
-    """A body's weights, and what it says of its tensors."""
+    """Add the weights of a body, and its declarations of tensors, to the graph."""
     for tensor in body.initializer:
         graph.initializer.add().CopyFrom(tensor)
         graph.initializer[-1].name = renamed[tensor.name]

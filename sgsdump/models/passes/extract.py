@@ -1,9 +1,9 @@
-"""Cut a sub-model out of a model: the nodes that some outputs need, down to given inputs, and what these nodes use.
+"""Extraction of sub-models: the nodes that some outputs need, back to given inputs, and all that these nodes use.
 
-``Extractor`` reads the graph once and then copies only what it cuts out, so that one sub-model per tensor stays cheap;
-``extract`` is for a single cut. What onnx's own extractor loses is kept: values that only the bodies of If, Loop and
-Scan capture, sparse weights, quantisation annotations, metadata and functions. External data stay references: save
-or run the sub-model where the data files are.
+``Extractor`` reads the graph once and then copies only the extracted part, so that one sub-model per tensor stays
+cheap; ``extract`` is for a single extraction. Unlike onnx's own extractor, it keeps values that only bodies of If, Loop
+and Scan capture, sparse weights, quantisation annotations, metadata and functions. External data stay references: save
+or run the sub-model in the folder of the data files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import onnx
 
 
-# Fields of a ModelProto and a GraphProto that a cut makes itself, or that say nothing about a part of the model.
+# Fields of a ModelProto and a GraphProto that an extraction rebuilds, or that do not apply to a part of the model.
 _CUT_FIELDS = ("graph", "functions", "training_info")
 _CUT_GRAPH_FIELDS = (
     *("node", "input", "output", "initializer", "sparse_initializer"),
@@ -33,14 +33,14 @@ def extract(
     output_names: Sequence[str],
     types: Mapping[str, onnx.TypeProto] | None = None,
 ) -> onnx.ModelProto:
-    """One sub-model; see ``Extractor.extract``."""
+    """Return one sub-model; see ``Extractor.extract``."""
     return Extractor(proto).extract(input_names, output_names, types)
 
 
 class Extractor:
-    """An index over a model that gives sub-models of it. The model is neither changed nor copied as a whole.
+    """Index over a model that extracts sub-models without changing or copying the model as a whole.
 
-    ``proto`` must stay as it is while this lives. Raises ModelError when two nodes make the same tensor.
+    ``proto`` must not change during its lifetime. Raises ModelError if two nodes compute the same tensor.
     """
 
     def __init__(self, proto: onnx.ModelProto):
@@ -61,16 +61,15 @@ class Extractor:
         output_names: Sequence[str],
         types: Mapping[str, onnx.TypeProto] | None = None,
     ) -> onnx.ModelProto:
-        """The sub-model that makes ``output_names`` (in that order, each once) from ``input_names``.
+        """Return the sub-model that computes ``output_names`` (distinct, in that order) from ``input_names``.
 
-        input_names   tensors where the model is cut; they become the first inputs, in that order, needed or not. Inputs
-                      of the model that are needed in spite of the cut follow. None cuts nowhere: the inputs are those
-                      of the model's that the outputs need.
-        output_names  node outputs; inputs and weights of the model too. Their types are what the model declares, or
-                      none where it declares none (run-times infer them).
-        types         TypeProto by tensor name, which override the model's: the types of values from an actual run.
+        input_names   tensors at which the model is cut. They become the first inputs, in that order, needed or not. Model
+                      inputs that are still needed follow. None: the model inputs that the outputs need.
+        output_names  node outputs, or inputs and weights of the model. Their types are as declared, or absent if not
+                      declared (runtimes infer them).
+        types         type by tensor name, which overrides the model's: types of values from an actual run
 
-        Raises ConfigError for an unknown name, ModelError for an input whose element type is unknown.
+        Raises ConfigError for an unknown name, and ModelError for an input whose element type is unknown.
         """
         types = types or {}
         if not output_names:
@@ -93,14 +92,14 @@ class Extractor:
         return model
 
     def last_inputs(self, output_names: Sequence[str], depth: int | None) -> list[str] | None:
-        """Where to cut so that the sub-model of ``output_names`` keeps the last ``depth`` nodes that lead to them.
+        """Return the cut for which the sub-model of ``output_names`` keeps the last ``depth`` nodes before them.
 
-        Constant nodes are not counted and never cut off: they are weights. None cuts nowhere. Raises ConfigError.
+        Constant nodes are weights: they are not counted and never cut off. None means no cut. Raises ConfigError.
         """
         if depth is None:
             return None
         if depth < 1:
-            raise ConfigError(f"a depth of {depth} nodes leaves nothing of the graph; give 1 or more")
+            raise ConfigError(f"a depth of {depth} leaves no nodes; give 1 or more")
         for name in output_names:
             self._check(name)
         chosen, _ = self._needed.of(output_names, set())
@@ -112,7 +111,7 @@ class Extractor:
         return [name for name in reads if not self._is_weight(name)]
 
     def type_of(self, name: str) -> onnx.TypeProto | None:
-        """The type of a tensor by inference over the whole model, or as declared; None where it is unknown."""
+        """Return the type of a tensor by inference over the whole model, or as declared; None if unknown."""
         declared = self._declared.get(name)
         for kind in (self._inferred.get(name), declared.type if declared else None):
             if kind is not None and is_known(kind):
@@ -120,7 +119,7 @@ class Extractor:
         return None
 
     def _without(self, index: int, cut: Mapping[str, None]) -> onnx.NodeProto:
-        """A node; where the model is cut at one output of it while another is needed, the one has a new name."""
+        """Return a node with the outputs at which the model is cut renamed, if another output is needed."""
         node = self._nodes[index]
         if cut.keys().isdisjoint(self._needed.makes[index]):
             return node
@@ -179,7 +178,7 @@ class Extractor:
         return declared or onnx.ValueInfoProto(name=name)
 
     def _add_weights(self, graph: onnx.GraphProto, used: set[str]) -> None:
-        """The weights among the tensors used, and the annotations of those tensors with the weights these name."""
+        """Add the used weights, and the annotations of used tensors with the weights that these name."""
         notes = [note for name, note in self._annotations.items() if name in used]
         needed = used | {entry.value for note in notes for entry in note.quant_parameter_tensor_names}
         graph.initializer.extend(tensor for name, tensor in self._dense.items() if name in needed)
@@ -188,13 +187,13 @@ class Extractor:
 
 
 class Dependencies:
-    """Which nodes some tensors need, asked many times of one graph. Nodes are known by their index in the list.
+    """Nodes that tensors depend on, for repeated queries of one graph; nodes are identified by their index.
 
-    producer  the node that makes a tensor.
-    makes     the tensors that a node makes.
-    needs     the tensors that a node needs, those that only its bodies capture among them.
+    producer  node that computes a tensor
+    makes     tensors that a node computes
+    needs     tensors that a node needs, including those that only its bodies capture
 
-    Raises ModelError when two nodes make the same tensor.
+    Raises ModelError if two nodes compute the same tensor.
     """
 
     def __init__(self, nodes: Sequence[onnx.NodeProto]):
@@ -204,18 +203,17 @@ class Dependencies:
         for index, makes in enumerate(self.makes):
             for name in makes:
                 if name in self.producer:
-                    raise ModelError(f"two nodes of the model make the tensor {name!r}; no sub-model can be cut out")
+                    raise ModelError(f"two nodes of the model compute the tensor {name!r}; cannot extract a sub-model")
                 self.producer[name] = index
         self.needs: list[set[str]] = [needs(node) for node in nodes]
 
     def reads(self, index: int) -> list[str]:
-        """The tensors a node needs, its own inputs first and in order."""
+        """Return the tensors that a node needs, its own inputs first and in order."""
         inputs = [name for name in dict.fromkeys(self._nodes[index].input) if name]
         return [*inputs, *sorted(self.needs[index].difference(inputs))]
 
     def of(self, outputs: Iterable[str], cut: set[str]) -> tuple[list[int], set[str]]:
-        """The nodes that the outputs need where the graph is cut, in an order in which they can run, and every tensor
-        they meet."""
+        """Return the nodes that the outputs need with these cuts, in an executable order, and every tensor involved."""
         producer, indices = self.producer, set[int]()
         used = set(outputs)
         pending = [name for name in used if name not in cut]
@@ -231,7 +229,7 @@ class Dependencies:
 
     @cached_property
     def rank(self) -> list[int]:
-        """Each node's position in an order in which they can run: the file's own, where that is one."""
+        """Position of each node in an executable order; the file's own order if executable."""
         order: dict[int, int] = {}
         for start in range(len(self._nodes)):
             path = [start]
@@ -243,20 +241,20 @@ class Dependencies:
                     order.setdefault(index, len(order))
                     path.pop()
                 elif len(path) > len(self._nodes):
-                    raise ModelError("the model's graph has a cycle; no sub-model can be cut out")
+                    raise ModelError("the model's graph has a cycle; cannot extract a sub-model")
                 else:
                     path.append(min(waits))
         return [order[index] for index in range(len(self._nodes))]
 
 
 class ModelShell:
-    """Everything of a model but its graph's contents: versions, metadata, functions; a part of the graph is put in."""
+    """A model without the contents of its graph: versions, metadata, functions; a part of the graph is inserted."""
 
     def __init__(self, proto: onnx.ModelProto):
         self._proto = proto
 
     def around(self, nodes: Iterable[onnx.NodeProto]) -> onnx.ModelProto:
-        """A new model for these nodes, still without them, with those of the functions that they call."""
+        """Return a new model for these nodes, without the nodes but with the functions that they call."""
         import onnx
 
         model = onnx.ModelProto()
@@ -277,7 +275,7 @@ class ModelShell:
 
     @cached_property
     def _bare(self) -> onnx.ModelProto:
-        """The model without its graph's contents and its functions."""
+        """Model without its graph's contents and its functions."""
         import onnx
 
         bare = onnx.ModelProto()
@@ -288,14 +286,14 @@ class ModelShell:
 
 
 def _calls(nodes: Iterable[onnx.NodeProto]) -> set[tuple[str, str, str]]:
-    """The operators of nodes, and of the nodes inside their bodies, by the key of a function."""
+    """Return the operators of nodes and of the nodes in their bodies, by function key."""
     return {(node.domain, node.op_type, node.overload) for node in all_nodes(nodes)}
 
 
 def _copy_fields(
     source: onnx.ModelProto | onnx.GraphProto, target: onnx.ModelProto | onnx.GraphProto, but: tuple[str, ...]
 ) -> None:
-    """Every field that is set, repeated or single, known to this version of ONNX."""
+    """Copy every set field, repeated or single, that this version of ONNX knows."""
     for field, value in source.ListFields():
         if field.name in but:
             continue

@@ -1,14 +1,14 @@
-"""Lift a model to an opset and IR version in which every operator that quantising inserts exists.
+"""Conversion of a model to an opset and IR version with every operator that quantisation inserts.
 
-onnxruntime's own optimisations of QuantizeLinear and DequantizeLinear need opset 13 as well: in an older model they
-insert operators that it does not have, and the model does not load. From opset 14 on BatchNormalization says whether it
-is being trained. Layers keep their names; where an operator meant something else (a Softmax over several axes) the
-converter writes it as several.
+onnxruntime's optimisations of QuantizeLinear and DequantizeLinear need opset 13 too: in an older model they insert
+operators that it does not have, and the model does not load. From opset 14, BatchNormalization has a training mode.
+Layers keep their names. If the meaning of an operator changed (a Softmax over several axes), the converter writes it as
+several operators.
 
-onnx's converter stops at an Upsample, and at a Pad with a value that its mode makes no use of; it takes the Resize of
-opset 10, and a Hardmax over several axes, for what they are not. These are written anew here in their form of opset 15,
-and set aside in a domain of their own until the converter is done. So are the experimental operators that onnxruntime
-runs up to opset 9, of which ONNX knows nothing any more (Affine, Crop, ImageScaler ...).
+onnx's converter fails for an Upsample, and for a Pad with a value that its mode does not use. It misinterprets the
+Resize of opset 10, and a Hardmax over several axes. These operators are rewritten here in their opset 15 form, and kept
+in a separate domain until the converter has finished. The same is done for experimental operators that onnxruntime runs
+up to opset 9 and that ONNX has removed (Affine, Crop, ImageScaler ...).
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 
 OPSET = 15
 IR_VERSION = 8
-# Of these opset 13 changed only which axes count: not their meaning where the further axes have length 1.
+# Opset 13 changed only which axes these operators use: no difference if the further axes have length 1.
 _SOFTMAXES = ("Softmax", "LogSoftmax", "Hardmax")
 _SET_ASIDE = "sgsdump.set_aside"
 
 
 def lift(proto: ModelProto) -> ModelProto:
-    """The model at opset 15 and IR version 8 or newer, weights no longer among its inputs; ``proto`` itself if it is
-    so already. Weights must be in the model, nodes in topological order.
+    """Return the model at opset 15 and IR version 8 or newer, without weights among its inputs; ``proto`` if already so.
 
-    Raises ModelError for a model that cannot be converted.
+    Weights must be in the model, and nodes in topological order. Raises ModelError for a model that cannot be
+    converted.
     """
     opset = opset_of(proto)
     weights = weight_names(proto.graph)
@@ -69,17 +69,17 @@ def _converted(proto: ModelProto, opset: int) -> ModelProto:
 
     if not proto.opset_import:
         raise ModelError(
-            f"the model names no opset: it is older than ONNX 1.0; export it anew at opset {OPSET} or newer"
+            f"the model names no opset: it is older than ONNX 1.0; export it again at opset {OPSET} or newer"
         )
     before = {name for node in proto.graph.node for name in node.output if name}
     _set_aside(proto, opset)
     weights = _without_weights(proto)
     try:
         converted = version_converter.convert_version(proto, OPSET)
-    except Exception as error:  # the converter raises whatever its C++ throws
+    except Exception as error:  # the converter raises arbitrary C++ errors
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise ModelError(
-            f"the model is of opset {opset}; quantising needs opset {OPSET}, and onnx cannot convert it "
+            f"the model has opset {opset}, but quantisation needs opset {OPSET}, and onnx cannot convert it "
             f"({lines[-1][:150]}); export it at opset {OPSET} or newer"
         ) from None
     for node in all_nodes(converted.graph.node):
@@ -91,7 +91,7 @@ def _converted(proto: ModelProto, opset: int) -> ModelProto:
     lost = before - {name for node in converted.graph.node for name in node.output}
     if lost:
         raise ModelError(
-            f"the model is of opset {opset}; quantising needs opset {OPSET}, and converting it loses "
+            f"the model has opset {opset}, but quantisation needs opset {OPSET}, and conversion loses "
             f"{min(lost)!r}; export it at opset {OPSET} or newer"
         )
     _with_weights(converted, weights)
@@ -99,8 +99,7 @@ def _converted(proto: ModelProto, opset: int) -> ModelProto:
 
 
 def _without_weights(proto: ModelProto) -> list[TensorProto]:
-    """Take the big initializers out of a model, which conversion and inference would copy several times; they are its
-    inputs meanwhile. Returns all of them."""
+    """Replace large initializers by inputs, because conversion and inference copy them several times; return all."""
     from onnx import ValueInfoProto
 
     weights = list(proto.graph.initializer)
@@ -114,7 +113,7 @@ def _without_weights(proto: ModelProto) -> list[TensorProto]:
 
 
 def _with_weights(proto: ModelProto, weights: list[TensorProto]) -> None:
-    """Put them back, in their order, before what the conversion added."""
+    """Restore the weights in order, before those that the conversion added."""
     names = {weight.name for weight in weights}
     inputs = [entry for entry in proto.graph.input if entry.name not in names]
     small = {weight.name: weight for weight in proto.graph.initializer}
@@ -126,7 +125,7 @@ def _with_weights(proto: ModelProto, weights: list[TensorProto]) -> None:
 
 
 def _set_aside(proto: ModelProto, opset: int) -> None:
-    """Write what the converter does not do, or does wrongly, in its form of opset 15, out of the converter's sight."""
+    """Rewrite operators that the converter does not support or misinterprets in opset 15 form, hidden from it."""
     import onnx
 
     types = infer_types(proto)
@@ -136,7 +135,7 @@ def _set_aside(proto: ModelProto, opset: int) -> None:
     if not aside:
         return
     proto.opset_import.append(onnx.helper.make_opsetid(_SET_ASIDE, 1))
-    # The converter infers nothing of a domain that it does not know.
+    # The converter infers no types for an unknown domain.
     declared = {info.name for info in (*proto.graph.value_info, *proto.graph.output)}
     for name in (name for node in aside for name in node.output):
         if name in types and name not in declared:
@@ -144,7 +143,7 @@ def _set_aside(proto: ModelProto, opset: int) -> None:
 
 
 def _rewrite(graph: GraphProto, proto: ModelProto, opset: int, shapes: Mapping[str, Sequence[int | None]]) -> None:
-    """The nodes of a graph of ``proto``, its own or a body's, in place; constants are added to the main graph."""
+    """Rewrite the nodes of the main graph or a body in place; constants are added to the main graph."""
     nodes = [type(node).FromString(node.SerializeToString()) for node in graph.node]
     del graph.node[:]
     for node in nodes:
@@ -170,8 +169,10 @@ def _in_new_form(
 
 
 def _softmax(node: NodeProto, shape: Sequence[int | None] | None) -> list[NodeProto]:
-    """A softmax of before opset 13, over all axes from its own on; the converter takes it apart where more than one of
-    them decides, but a Hardmax."""
+    """Rewrite a softmax before opset 13, which covers all axes from its own on.
+
+    If more than one axis counts, the converter splits the operator, except a Hardmax.
+    """
     from onnx import helper
 
     axis = attribute(node, "axis", 1)
@@ -195,8 +196,10 @@ def _softmax(node: NodeProto, shape: Sequence[int | None] | None) -> list[NodePr
 
 
 def _resize(node: NodeProto, proto: ModelProto) -> NodeProto:
-    """An Upsample, or a Resize of opset 10, as the Resize of opset 13: its pixels lie at the multiples of 1 / scale,
-    and the nearest is the one before, for a Resize that makes smaller the one after."""
+    """Return an Upsample, or a Resize of opset 10, as the Resize of opset 13.
+
+    Pixels are at multiples of 1 / scale. The nearest pixel is the one before; for a Resize that shrinks, the one after.
+    """
     from onnx import helper
 
     mode, scales = attribute(node, "mode", b"nearest"), attribute(node, "scales")
@@ -217,43 +220,43 @@ def _resize(node: NodeProto, proto: ModelProto) -> NodeProto:
 
 
 def _nearest(node: NodeProto, scales: str, graph: Graph) -> str:
-    """Raises ModelError where a Resize makes one axis larger and another smaller, or what it does is not known."""
+    """Return the nearest_mode; raise ModelError for mixed or unknown scales."""
     if node.op_type == "Upsample":
         return "floor"
     values = graph.value(scales) if scales in graph.constants else np.array([0.0, 2.0])
     if values.max() > 1 and values.min() < 1:
         raise ModelError(
-            f"{node.output[0]!r} is a nearest Resize of opset 10 whose scales are mixed or not constant; quantising "
+            f"{node.output[0]!r} is a nearest Resize of opset 10 whose scales are mixed or not constant; quantisation "
             f"needs opset {OPSET}: export the model at opset {OPSET} or newer"
         )
     return "ceil" if values.min() < 1 else "floor"
 
 
 def _affine(node: NodeProto, proto: ModelProto) -> list[NodeProto]:
-    """alpha * x + beta."""
+    """Return nodes for alpha * x + beta."""
     return _in_a_row(node, proto, [("Mul", attribute(node, "alpha", 1.0)), ("Add", attribute(node, "beta", 0.0))])
 
 
 def _image_scaler(node: NodeProto, proto: ModelProto) -> list[NodeProto]:
-    """scale * x + the bias of each channel."""
+    """Return nodes for scale * x + bias per channel."""
     bias = np.reshape(attribute(node, "bias", [0.0]), (-1, 1, 1))
     return _in_a_row(node, proto, [("Mul", attribute(node, "scale", 1.0)), ("Add", bias)])
 
 
 def _scaled_tanh(node: NodeProto, proto: ModelProto) -> list[NodeProto]:
-    """alpha * tanh(beta * x)."""
+    """Return nodes for alpha * tanh(beta * x)."""
     alpha, beta = attribute(node, "alpha", 1.0), attribute(node, "beta", 1.0)
     return _in_a_row(node, proto, [("Mul", beta), ("Tanh", None), ("Mul", alpha)])
 
 
 def _parametric_softplus(node: NodeProto, proto: ModelProto) -> list[NodeProto]:
-    """alpha * log(1 + exp(beta * x))."""
+    """Return nodes for alpha * log(1 + exp(beta * x))."""
     alpha, beta = attribute(node, "alpha", 1.0), attribute(node, "beta", 1.0)
     return _in_a_row(node, proto, [("Mul", beta), ("Softplus", None), ("Mul", alpha)])
 
 
 def _crop(node: NodeProto, proto: ModelProto) -> list[NodeProto]:
-    """Rows and columns without the border (left, top, right, bottom), or as many as ``scale`` says."""
+    """Return nodes that remove the border (left, top, right, bottom), or crop to the size ``scale``."""
     from onnx import helper
 
     left, top, right, bottom = attribute(node, "border")
@@ -278,7 +281,7 @@ EXPERIMENTAL = {
 def _in_a_row(
     node: NodeProto, proto: ModelProto, steps: Sequence[tuple[str, np.ndarray | float | None]]
 ) -> list[NodeProto]:
-    """One operator after another in place of a node, each with its constant if it has one."""
+    """Return a chain of operators that replaces a node, each with its constant if it has one."""
     from onnx import helper
 
     nodes: list[NodeProto] = []

@@ -1,9 +1,9 @@
-"""Rewrites of a whole model, each one function that gives another model: functions inlined, constants folded, input
-sizes fixed, further outputs marked, half and double precision as single.
+"""Rewrites of a whole model: inline functions, fold constants, fix input sizes, add outputs, convert to single precision.
 
-Folded is what does not depend on the model's inputs: Constant nodes, Shape of a known shape, and what follows from
-them. Exporters leave long chains of Shape, Gather, Unsqueeze and Concat around every Reshape. They carry no layer of
-the network, no integer arithmetic of the hardware, and only blur a list of layers; the SDK folds them too.
+Folding replaces nodes that do not depend on the model's inputs: Constant nodes, Shape of a known shape, and all results
+of these. Exporters write long chains of Shape, Gather, Unsqueeze and Concat around every Reshape. These chains are no
+layers of the network and no integer arithmetic of the hardware, and only clutter a list of layers. The SDK folds them
+too.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 
 LIMIT_BYTES = 16 << 20
 MAX_ROUNDS = 8
-# float32, int32, int64, bool and float64, by their numbers in onnx.
+# ONNX element types of float32, int32, int64, bool and float64.
 _PLAIN = frozenset((1, 6, 7, 9, 11))
-# Operators that draw random numbers, quantise, or that onnx's evaluator computes otherwise than they are defined.
+# Operators that draw random numbers, quantise, or that onnx's evaluator computes incorrectly.
 LEFT = frozenset(
     "AveragePool BatchNormalization Bernoulli GRU Hardmax LSTM LogSoftmax LpNormalization MaxPool Multinomial "
     "QuantizeLinear RNN RoiAlign Softmax".split()
 )
-# Functions that call functions that call functions: a small file may stand for more nodes than any memory holds.
+# With nested function calls, a small file may expand to more nodes than fit in memory.
 MOST_NODES = 1_000_000
-# Attributes that hold the type of what a node puts out.
+# Attributes with the output type of a node.
 _TYPE_ATTRIBUTES = ("to", "dtype", "output_dtype")
 _Key = tuple[str, str, str]
 
 
 def fold_constants(proto: ModelProto) -> ModelProto:
-    """A copy of the model whose foldable nodes are initializers. Graph outputs are never folded away."""
+    """Return a copy of the model whose foldable nodes are initializers. Graph outputs are never folded."""
     from onnx import ModelProto
 
     result = ModelProto()
@@ -102,8 +102,10 @@ def _evaluate(
 
 
 def _plain(node: NodeProto, feeds: dict[str, np.ndarray]) -> np.ndarray | None:
-    """The operators that nearly every exported model has, by numpy: loading onnx's evaluator takes a tenth of a second.
-    None for any other, and for what numpy would compute otherwise or not at all."""
+    """Evaluate the most frequent operators with numpy: loading onnx's evaluator takes a tenth of a second.
+
+    Returns None for other operators, and where numpy would fail or compute another result.
+    """
     from onnx import numpy_helper
 
     arrays = [feeds[name] for name in node.input if name]
@@ -125,7 +127,7 @@ def _plain(node: NodeProto, feeds: dict[str, np.ndarray]) -> np.ndarray | None:
 
 
 def _run(proto: ModelProto, node: NodeProto, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray] | None:
-    """One node through onnx's reference evaluator; None when it cannot (the node then simply stays)."""
+    """Run one node in onnx's reference evaluator; return None if it cannot, in which case the node stays."""
     from onnx import TensorProto, helper
     from onnx.reference import ReferenceEvaluator
 
@@ -139,7 +141,7 @@ def _run(proto: ModelProto, node: NodeProto, feeds: dict[str, np.ndarray]) -> di
     try:
         results = ReferenceEvaluator(model).run(None, feeds)
     except Exception:
-        # Whatever the evaluator lacks, the node still runs in the real executor: leaving it is always right.
+        # The node still runs in the real executor: keeping it is always correct.
         return None
     arrays = dict(zip([n for n in node.output if n], results))
     ok = all(isinstance(a, np.ndarray | np.generic) and np.asarray(a).nbytes <= LIMIT_BYTES for a in arrays.values())
@@ -147,12 +149,12 @@ def _run(proto: ModelProto, node: NodeProto, feeds: dict[str, np.ndarray]) -> di
 
 
 def _static_shapes(proto: ModelProto) -> dict[str, tuple[int, ...]]:
-    """Shapes without unknown dimensions, by onnx's own inference (with data propagation through shape arithmetic)."""
+    """Return shapes without open dimensions, by onnx's inference with data propagation through shape arithmetic."""
     import onnx
 
     try:
         inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
-    except Exception:  # a damaged model makes it raise anything; what the model declares is then all there is
+    except Exception:  # raises arbitrary errors for a damaged model; then only declared shapes are known
         inferred = proto
     shapes = {}
     for info in [*inferred.graph.value_info, *inferred.graph.input, *inferred.graph.output]:
@@ -163,12 +165,12 @@ def _static_shapes(proto: ModelProto) -> dict[str, tuple[int, ...]]:
 
 
 def inline_functions(proto: ModelProto) -> ModelProto:
-    """The model with its own functions put in place of their calls, so the tensors inside can be dumped; ``proto``
-    itself when it has none. A run-time does the same before it runs a model, so the values stay.
+    """Return the model with its functions inlined, so that inner tensors can be dumped; ``proto`` itself if it has none.
 
-    Inner tensors are numbered (``sum__1``, ``sum__2`` for the second call), so are the nodes; the calls' own outputs
-    keep their names. Functions stay that cannot be put in place: those written for another opset than the model's; all
-    of them when one calls itself, when they stand for more than MOST_NODES nodes, or when onnx refuses.
+    A runtime inlines functions before it runs a model, so values are unchanged. Inner tensors and nodes are numbered
+    (``sum__1``, ``sum__2`` for the second call); outputs of the calls keep their names. A function for another opset
+    than the model's stays. All functions stay if one calls itself, if they expand to more than MOST_NODES nodes, or if
+    onnx refuses.
     """
     if not proto.functions or not _is_finite(proto):
         return proto
@@ -176,12 +178,12 @@ def inline_functions(proto: ModelProto) -> ModelProto:
 
     try:
         return inliner.inline_local_functions(proto)
-    except Exception:  # it raises whatever its C++ throws; a run-time then says what is wrong with the function
+    except Exception:  # raises arbitrary C++ errors; a runtime then reports the error of the function
         return proto
 
 
 def _is_finite(proto: ModelProto) -> bool:
-    """Whether the functions end, in at most MOST_NODES nodes for the whole model."""
+    """Return whether the functions expand to at most MOST_NODES nodes for the whole model."""
     functions = {_key(function): function for function in proto.functions}
     sizes: dict[_Key, int] = {}
     for start in functions:
@@ -208,11 +210,10 @@ def _call(node: NodeProto) -> _Key:
 
 
 def fix_shapes(proto: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto:
-    """A copy whose named inputs have these shapes. A size with a name is the same in all inputs that have it: ``batch``
-    becomes 4 wherever an input has it.
+    """Return a copy whose named inputs have these shapes; a named size is set in all inputs that have it.
 
-    Raises InputError for an unknown input, another number of axes, a size that the model fixes otherwise, and two
-    sizes for one name.
+    Raises InputError for an unknown input, another number of axes, a size that contradicts a fixed one, and two sizes
+    for one name.
     """
     from onnx import ModelProto
 
@@ -223,7 +224,9 @@ def fix_shapes(proto: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelP
     sizes: dict[str, int] = {}
     for name, shape in shapes.items():
         if name not in inputs:
-            raise InputError(f"a shape is given for {name!r}, the model has no such input{hint(name, list(inputs))}")
+            raise InputError(
+                f"a shape is given for {name!r}, but the model has no such input{hint(name, list(inputs))}"
+            )
         _fix(name, inputs[name], shape, sizes)
     for declared in inputs.values():
         for dim in declared.dim:
@@ -249,8 +252,10 @@ def _fix(name: str, declared: TensorShapeProto, shape: Sequence[int], sizes: dic
 
 
 def mark_outputs(proto: ModelProto, names: Iterable[str]) -> ModelProto:
-    """A copy with the named tensors as outputs after those it has (a Caffe net does not say which blobs a user wants;
-    input_config.ini does). Names that no node makes are ignored."""
+    """Return a copy with the named tensors as additional outputs; names that no node computes are ignored.
+
+    A Caffe network does not tell which blobs a user wants; input_config.ini does.
+    """
     from onnx import ModelProto, ValueInfoProto
 
     result = ModelProto()
@@ -264,10 +269,11 @@ def mark_outputs(proto: ModelProto, names: Iterable[str]) -> ModelProto:
 
 
 def single_precision(proto: ModelProto) -> ModelProto:
-    """A copy in which every float16, bfloat16 and float64 is float32; ``proto`` itself where there is none.
+    """Return a copy with float32 in place of every float16, bfloat16 and float64; ``proto`` itself if there is none.
 
-    Quantisation works in float32: the integers of the fixed model mean real numbers, whatever the float model rounded
-    its own to. Casts between floating-point types stay, as casts of float32 to itself. Weights must be in the model.
+    Quantisation works in float32: the fixed model's integers represent real numbers, whatever the precision of the
+    float model. Casts between floating-point types stay, as casts from float32 to float32. Weights must be in the
+    model.
     """
     result = type(proto)()
     result.CopyFrom(proto)
@@ -276,7 +282,7 @@ def single_precision(proto: ModelProto) -> ModelProto:
 
 
 def _in_single(graph: GraphProto) -> bool:
-    """Whether there was anything to change."""
+    """Convert a graph in place; return whether anything changed."""
     from onnx import AttributeProto, TensorProto
 
     others = {TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE}
@@ -298,14 +304,14 @@ def _in_single(graph: GraphProto) -> bool:
 def _convert(tensor: TensorProto) -> None:
     from onnx import numpy_helper
 
-    # A double beyond float32 becomes infinite, which calibration names.
+    # A double beyond float32 becomes infinite, which calibration reports.
     with np.errstate(over="ignore"):
         values = values_of(tensor).astype(np.float32)
     tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
 
 
 def _tensor_type(kind: TypeProto) -> TypeProto.Tensor:
-    """The type of a tensor, or of the tensors in a sequence or optional."""
+    """Return the type of a tensor, or of the tensors in a sequence or optional."""
     while not kind.HasField("tensor_type"):
         if kind.HasField("sequence_type"):
             kind = kind.sequence_type.elem_type

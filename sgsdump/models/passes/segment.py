@@ -1,7 +1,7 @@
-"""Cutting a sorted graph into short segments, each a model of its own.
+"""Splitting of a sorted graph into short segments, each a separate model.
 
-One run with every output marked holds all tensors at once; one run per tensor repeats the whole model. A segment of a
-few nodes holds its own tensors only, and every node still runs exactly once.
+A single run with every tensor as output holds all tensors at once. One run per tensor repeats the whole model. A
+segment of a few nodes holds only its own tensors, and every node runs exactly once.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     import onnx
 
 MAX_NODES = 12
-# Where the bytes of every tensor are known, they alone bound the memory: a session costs as much as some ten nodes.
+# If all tensor sizes are known, bytes alone limit the memory; a session costs as much as about ten nodes.
 MAX_NODES_OF_KNOWN_SIZE = 32
 MAX_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """Consecutive nodes, the live tensors it ``reads``, the initializers it needs, and the outputs it ``makes``."""
+    """Consecutive nodes, the live tensors they read, the initializers they need, and the outputs they compute."""
 
     nodes: tuple[onnx.NodeProto, ...]
     reads: tuple[str, ...]
@@ -40,10 +40,10 @@ def cut(
     max_bytes: int = MAX_BYTES,
     uncut: Collection[str] = (),
 ) -> list[Segment]:
-    """Sorted nodes as segments of at most ``max_nodes``, and of ``max_bytes`` of outputs and weights but at least one.
+    """Split sorted nodes into segments of at most ``max_nodes``, and ``max_bytes`` of outputs and weights, but at least one.
 
-    sizes  bytes by tensor name; a tensor of unknown size counts nothing.
-    uncut  tensors that are made and read in one segment, however long it gets; see ``unrounded``.
+    sizes  bytes by tensor name; a tensor of unknown size counts 0
+    uncut  tensors that must be written and read in one segment, whatever its length; see ``unrounded``
     """
     weights = set(weights)
     last_reader = {name: index for index, node in enumerate(nodes) for name in needs(node)} if uncut else {}
@@ -64,14 +64,14 @@ def cut(
 
 
 def segment(nodes: Sequence[onnx.NodeProto], weights: set[str]) -> Segment:
-    """The segment that consists of these nodes."""
+    """Return the segment of these nodes."""
     makes = [name for node in nodes for name in node.output if name]
     outside = set().union(*(needs(node) for node in nodes)) - set(makes)
     return Segment(tuple(nodes), tuple(sorted(outside - weights)), tuple(sorted(outside & weights)), tuple(makes))
 
 
 def without_reading(part: Segment, absent: Mapping[str, onnx.TypeProto]) -> Segment:
-    """The segment making these absent optional values (name -> optional type) itself: they cannot be handed over."""
+    """Return the segment with absent optional values (name -> optional type) created inside: they cannot be passed in."""
     if not absent:
         return part
     from onnx import helper
@@ -84,13 +84,13 @@ def without_reading(part: Segment, absent: Mapping[str, onnx.TypeProto]) -> Segm
 def sub_model(
     header: onnx.ModelProto, part: Segment, weights: Mapping[str, Any], reads: Mapping[str, onnx.TypeProto]
 ) -> bytes:
-    """The segment as a serialised model, with every output marked.
+    """Return the segment as a serialised model with every tensor as output.
 
-    header    IR version, operator sets and functions are taken from it.
-    weights   name -> TensorProto or SparseTensorProto, for each of ``part.weights``.
-    reads     name -> TypeProto, for each of ``part.reads``.
+    header    model that gives IR version, operator sets and functions
+    weights   name -> TensorProto or SparseTensorProto, for each of ``part.weights``
+    reads     name -> TypeProto, for each of ``part.reads``
 
-    Outputs carry no type: onnxruntime infers it, sequences and optionals too.
+    Outputs have no type: onnxruntime infers it, also for sequences and optionals.
     """
     import onnx
 
@@ -107,12 +107,12 @@ def sub_model(
 
 
 def tensor_bytes(types: Mapping[str, onnx.TypeProto]) -> dict[str, int]:
-    """Bytes of every tensor, of the types that ``infer_types`` gives."""
+    """Return the bytes of every tensor, from the types of ``infer_types``."""
     return {name: _bytes(kind.tensor_type) for name, kind in types.items()}
 
 
 def max_nodes_of(nodes: Iterable[onnx.NodeProto], types: Mapping[str, onnx.TypeProto]) -> int:
-    """How many nodes a segment may have at most, by what is known of their outputs."""
+    """Return the maximum number of nodes per segment, which depends on whether all output sizes are known."""
     known = {name for name, kind in types.items() if _is_sized(kind)}
     sized = all(name in known for node in nodes for name in node.output if name)
     return MAX_NODES_OF_KNOWN_SIZE if sized else MAX_NODES
@@ -126,10 +126,10 @@ def _is_sized(kind: onnx.TypeProto) -> bool:
 
 
 def unrounded(nodes: Iterable[onnx.NodeProto], types: Mapping[str, onnx.TypeProto]) -> frozenset[str]:
-    """Node outputs that onnxruntime hands on unrounded within one session: float16 tensors.
+    """Return the node outputs that onnxruntime passes on unrounded within one session: float16 tensors.
 
-    Where it has no float16 kernel it computes in float32 and passes the float32 value to the next node, so a cut there
-    would change the last bits. In a graph with any of them a tensor of unknown type counts as one.
+    Without a float16 kernel, onnxruntime computes in float32 and passes the float32 value to the next node. A cut there
+    would change the last bits. In a graph with any float16 tensor, a tensor of unknown type counts as float16.
     """
     import onnx
 
@@ -141,7 +141,7 @@ def unrounded(nodes: Iterable[onnx.NodeProto], types: Mapping[str, onnx.TypeProt
 
 
 def _bytes(tensor: onnx.TypeProto.Tensor) -> int:
-    """Bytes of a tensor of this type; a free dimension counts as 1, an unknown shape or type as nothing."""
+    """Return the bytes of a tensor of this type; an open dimension counts 1, an unknown shape or type 0."""
     dtype = dtype_of(tensor.elem_type) if tensor.elem_type and tensor.HasField("shape") else None
     if dtype is None:
         return 0

@@ -171,7 +171,7 @@ def test_edge_model(segment_length: int, keep_sessions: bool, sign: int) -> None
         *("inner_sum", "inner_neg", "inner_x", "go_on", "next", "scan"),
         *("seq", "seq2", "optseq", "none", "text"),
     }
-    assert reasons["inner_sum"] == "inside a body of the If node that makes 'if'"
+    assert reasons["inner_sum"] == "inside a body of the If node that computes 'if'"
     assert reasons["none"] == "an optional value that is absent"
     assert reasons["seq"] == "a sequence, not a tensor"
     assert reasons["text"] == "holds text, not numbers"

@@ -154,15 +154,15 @@ def test_what_is_assumed_is_said_first(digits, capsys):
     (digits / "pre.py").write_text(PREPROCESS)
     assert main("diagnose -m digits.onnx -i pictures -n pre.py --pictures 2 --quant-level L2".split()) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("assumed: no input_config.ini was given")
+    assert lines[0].startswith("assumed: no --input-config given")
     assert (
-        lines[1] == "assumed: input 'image' has mean 127:127:127, std_value 128:128:128 and is GRAY, as the preprocess "
-        "file normalises one picture"
+        lines[1] == "assumed: input 'image' has mean 127:127:127, std_value 128:128:128 and is GRAY, measured by "
+        "running the preprocess file on an image"
     )
     made = input_config.read("diagnosis/input_config.ini").inputs[0]
     assert (made.training_format, made.input_format) == ("RGB", "GRAY")
     assert (made.mean, made.std) == ((127.0,) * 3, (128.0,) * 3)
-    assert "as the preprocess file normalises" in (digits / "diagnosis/report.html").read_text()
+    assert "measured by running the preprocess file" in (digits / "diagnosis/report.html").read_text()
     assert main("diagnose -m digits.onnx -i pictures --pictures 2 --quant-level L2 -o plain".split()) == 0
     assert "GRAY picture divided by 255" in capsys.readouterr().out.splitlines()[1]
 

@@ -166,7 +166,7 @@ def test_the_weight_of_a_matmulnbits_is_what_onnxruntime_multiplies(bits, has_ze
     (weight,) = QuantisedModel(proto).weights
     np.testing.assert_allclose(weight.values, expected, atol=1e-5)
     proto.graph.initializer[1].CopyFrom(numpy_helper.from_array(constants["s"][1:], "s"))
-    with pytest.raises(ModelError, match="the weight b of m is not of 40 x 6 values"):
+    with pytest.raises(ModelError, match="the weight b of m does not have 40 x 6"):
         _ = QuantisedModel(proto).weights
 
 

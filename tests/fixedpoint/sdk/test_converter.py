@@ -219,7 +219,7 @@ def test_what_becomes_another_function_is_named(nodes, opset, constants):
     assert len(found.changed) == 1
     assert set(found.changed[0].layers) <= {name for one in nodes for name in (one.name, *one.output)}
     followed = nodes[0].op_type in ("Softmax", "AveragePool") or "data" in nodes[0].input
-    assert ("this fixed model does so too" if followed else "keeps to ONNX") in str(found.changed[0])
+    assert ("this fixed model does the same" if followed else "follows ONNX") in str(found.changed[0])
 
 
 PLACES = {"0": np.array([0]), "1": np.array([1]), "end": np.array([-2]), "2": np.array([2])}

@@ -21,7 +21,7 @@ from sgsdump.models.feeds.by_content import content_key, folds_of
 from sgsdump.sidecars import input_config
 
 NOISE = "the images look like noise (neighbouring values are uncorrelated)"
-OTHERS = ": no figure here speaks for other images; give 12 or more real images"
+OTHERS = ": results do not generalise to other images; give 12 or more real images"
 OF_CALIBRATION = "he figures are of the calibration images and say nothing of others; give 12 or more different images"
 ALL_16 = ini_of_arrays("c", input_format="ALL_INT16")
 GIVEN = ["-m", "net.onnx", "-i", "cal", "--quant-level", "L2"]
@@ -281,13 +281,13 @@ def test_images_that_speak_for_no_others_are_warned_of(command, arrays, warned, 
     given = ["-m", "net.onnx", "-i", "few", "--quant-level", "L2"]
     if command == "advise":
         assert main(["calibrate", *given, "-o", "fixed.onnx"]) == 0
-        assert "speaks for other images" not in capsys.readouterr().out
+        assert "do not generalise to other images" not in capsys.readouterr().out
         given = ["log/tensor_min_max.txt", *given]
     assert (
         main([command, *given, *([] if command == "advise" else ["-o", "out.onnx" if command == "cure" else "out"])])
         == 0
     )
-    said = [line for line in capsys.readouterr().out.splitlines() if "speaks for other images" in line]
+    said = [line for line in capsys.readouterr().out.splitlines() if "do not generalise to other images" in line]
     assert said == ([f"warning: {warned}{OTHERS}"] if warned else [])
 
 

@@ -144,8 +144,8 @@ def test_what_is_written_again_is_a_new_version() -> None:
     assert shown(model) == [("a", "A", ["cache", "x"], ["cache#2"]), ("a#2", "A", ["cache#2"], ["y"])]
     assert names(model.graph.output) == ["y", "cache#2"]
     assert model.doc_string.splitlines() == [
-        "written more than once, each time after the first as NAME#2, #3 …: 'cache'",
-        "output 'lost' is left out: nothing in the graph makes it",
+        "written several times; later versions are named NAME#2, #3 …: 'cache'",
+        "omitted output 'lost': no operation computes it",
     ]
 
 
@@ -198,7 +198,7 @@ def test_shapes_come_from_the_operation_csv(tmp_path: Path) -> None:
     }
     assert not notes
     model = checked(LAYER, csv=read_csv(csv_of(tmp_path, LINEAR, act | {"InShape": "8,33"}), notes))
-    assert "t" not in typed(model) and "of several types or shapes in the CSV, so of none: 't'" in model.doc_string
+    assert "t" not in typed(model) and "ignored contradictory types or shapes in the CSV: 't'" in model.doc_string
 
 
 def test_what_the_csv_does_not_tell_stays_open(tmp_path: Path) -> None:
@@ -208,9 +208,9 @@ def test_what_the_csv_does_not_tell_stays_open(tmp_path: Path) -> None:
     path.write_text(path.read_text() + "too|few\n\n")
     model = checked(LAYER, csv=read_csv(path, notes))
     assert not typed(model)
-    assert "of another number of tensors in the CSV: 'Linear_1_0'" in model.doc_string
+    assert "different number of tensors in the CSV: 'Linear_1_0'" in model.doc_string
     assert "not in the CSV: 'Layer_1', 'Act_1_1_0'" in model.doc_string
-    assert len(notes) == 2 and "1 rows have other columns" in notes[0] and "other shapes than its first" in notes[1]
+    assert len(notes) == 2 and "skipped 1 rows whose columns" in notes[0] and "whose shapes differ" in notes[1]
     path.write_text("a|b\n")
     with pytest.raises(FormatError, match="lacks OpName"):
         read_csv(path, notes)

@@ -69,7 +69,7 @@ def test_a_preprocess_file_tells(tmp_path: Path, picture: tuple[str]) -> None:
     ("ending", "why"),
     [
         ("    return np.sqrt(x) if norm else x\n", "does more than"),
-        ("    return x / 255 if norm else x * 9 - 300\n", "gives no raw picture"),
+        ("    return x / 255 if norm else x * 9 - 300\n", "gives no raw image"),
     ],
 )
 def test_one_that_cannot_tell_leaves_the_input_as_it_is(tmp_path, picture, ending, why) -> None:

@@ -102,9 +102,9 @@ def test_inputs_of_an_earlier_run(tmp_path):
 
 def test_an_earlier_run_that_says_nothing_is_an_error(tmp_path):
     folder = dumped(tmp_path / "d", InputEntry("x1", None, use_external=True))
-    with pytest.raises(InputError, match="says nothing of the input 'x2'; choose one of: x1"):
+    with pytest.raises(InputError, match="lacks the input 'x2'; choose one of: x1"):
         from_json(folder, ["x2"])
-    with pytest.raises(InputError, match=r"given as an array.*take the arrays themselves from .*inputs"):
+    with pytest.raises(InputError, match=r"given as an array.*use the arrays in .*inputs"):
         from_json(folder / "dump_info.json", ["x1"])
     with pytest.raises(FormatError, match="no such file"):
         from_json(tmp_path / "none.json", ["x"])
@@ -130,7 +130,7 @@ def test_two_files_that_could_be_it(tmp_path):
     for part in ("a", "b"):
         (tmp_path / part).mkdir()
         np.save(tmp_path / part / "x.npy", np.ones(1))
-    with pytest.raises(InputError, match="could both be the input 'x'"):
+    with pytest.raises(InputError, match="both match the input 'x'"):
         from_folder(tmp_path, ["x"])
 
 

@@ -131,9 +131,9 @@ def test_what_the_built_in_cannot_know(work):
         only("a.png")
     with pytest.raises(InputError, match="does not name the model's input 'x'; its inputs are data"):
         only("a.png", spec=InputSpec("x", (1, 3, 4, 6), F32), config=RGB)
-    with pytest.raises(InputError, match=r"takes no picture"):
+    with pytest.raises(InputError, match=r"takes no image"):
         only("a.png", spec=InputSpec("data", (1, 10), F32), config=RGB)
-    with pytest.raises(InputError, match=r"RGB picture a.png has the shape \[1, 4, 6, 3\], .* takes \[1, 4, 4, 6\]"):
+    with pytest.raises(InputError, match=r"RGB image a.png has shape \[1, 4, 6, 3\], .* takes \[1, 4, 4, 6\]"):
         only("a.png", spec=InputSpec("data", (1, 4, 4, 6), F32), config=RGB)
     raw = InputConfig((ModelInput("data", "RAWDATA_F32_NHWC", "RAWDATA_F32_NHWC", (), ()),))
     with pytest.raises(InputError, match=r"takes an .npy file"):
@@ -223,8 +223,8 @@ def test_two_files_of_one_name(work):
         ("x = 1\n\nraise ValueError('a\\nb')", InputError, "pre.py:3: the preprocess failed: ValueError: 'a b'"),
         ("import sys\nsys.exit(3)", InputError, "pre.py:2: .* SystemExit"),
         ("import no_such_package_x", InputError, "needs the Python package no_such_package_x"),
-        ("def get_image(p, nchw):\n    return None", InputError, "gave no array of numbers for a.png"),
-        ("def get_image(p, nchw):\n    return p", InputError, "gave no array of numbers"),
+        ("def get_image(p, nchw):\n    return None", InputError, "returned no array of numbers for a.png"),
+        ("def get_image(p, nchw):\n    return p", InputError, "returned no array of numbers"),
         (
             "def get_image(p, nchw):\n    x = 1\n    return x / 0",
             InputError,
@@ -263,7 +263,7 @@ def test_raw_values_for_the_fixed_model(work):
     with pytest.raises(InputError, match="no parameter norm"):
         only("a.png", script(work, "def get_image(p, nchw): return 1"), normalised=False)
     always = "import numpy as n\ndef get_image(p, norm, nchw): return n.full((1, 3, 4, 6), {})"
-    with pytest.raises(InputError, match=r"norm=False: values from -1 to -1, but a fixed model takes the raw picture"):
+    with pytest.raises(InputError, match=r"norm=False: values from -1 to -1, but a fixed model takes the raw image"):
         only("a.png", script(work, always.format(-1.0)), normalised=False)
     assert only("a.png", script(work, always.format(254.6)), normalised=False).max() == 255
 
@@ -279,7 +279,7 @@ def test_npy(work):
     np.save("x.npy", array - 1)
     with pytest.raises(InputError, match="make grey levels from -3 to 423 of it, not 0 to 255"):
         only("x.npy", config=RGB, normalised=False)
-    with pytest.raises(InputError, match=r"values from -1.0 to 70.0, the model's input 'data' is uint8"):
+    with pytest.raises(InputError, match=r"values from -1.0 to 70.0, but the model's input 'data' is uint8"):
         only("x.npy", spec=InputSpec("data", SPEC.shape, np.dtype(np.uint8)))
     np.save("x.npy", array * 1e6)
     with pytest.raises(InputError, match=r"too large for .* float16"):
@@ -308,7 +308,7 @@ def test_input_text_goes_in_as_it_is(work):
     for preprocess in (None, "pre.py"):
         assert np.array_equal(only("in.txt", preprocess), array.transpose(0, 3, 1, 2))
     assert only("in.txt", spec=InputSpec("data", (None, 3, 4, None), F32)).shape == SPEC.shape
-    with pytest.raises(InputError, match=r"in.txt holds 72 values, the input 'data' takes \[1, 3, 5, 5\]"):
+    with pytest.raises(InputError, match=r"in.txt holds 72 values, but 'data' takes \[1, 3, 5, 5\]"):
         only("in.txt", spec=InputSpec("data", (1, 3, 5, 5), F32))
 
 
@@ -348,14 +348,14 @@ def test_a_folder_for_each_input(work):
             (work / folder / f"{name}.npy").touch()
     assert expand("left,right", 2) == [("left/0.npy", "right/4.npy"), ("left/1.npy", "right/5.npy")]
     (work / "right/6.npy").touch()
-    with pytest.raises(InputError, match=r"do not hold the same number of files \(left 2, right 3\)"):
+    with pytest.raises(InputError, match=r"have different numbers of files \(left 2, right 3\)"):
         expand("left,right", 2)
 
 
 @pytest.mark.parametrize(
     ("images", "inputs", "message"),
     [
-        ("no.jpg", 1, "there is no picture, folder or list 'no.jpg'"),
+        ("no.jpg", 1, "there is no image, folder or list 'no.jpg'"),
         ("empty", 1, "no pictures and no .npy or .npz files in the folder empty"),
         ("blank.txt", 1, "the list blank.txt is empty"),
         ("list.txt", 1, "list.txt:3: there is no file 'gone.png'"),
@@ -405,16 +405,16 @@ def test_inputs_of_types_beyond_numpy(name: str) -> None:
         fit(values * 1e6, spec, "NCHW", "a.npy")
 
 
-@pytest.mark.parametrize(("batch", "says"), [(4, ": give .npy files of 4 at once"), (0, ""), (None, "")])
+@pytest.mark.parametrize(("batch", "says"), [(4, ": give .npy files with a batch of 4"), (0, ""), (None, "")])
 def test_one_picture_for_a_batch_says_what_to_give(batch, says) -> None:
     spec = InputSpec("data", (batch, 3, 8, 10), np.dtype(np.float32))
     wrong = np.zeros((1, 8, 10, 3 if batch is not None else 2), np.float32)
     with pytest.raises(InputError) as raised:
         fit(wrong, spec, "NHWC", "the picture")
     assert str(raised.value).partition(", 3, 8, 10]")[2].startswith(says)
-    assert ("at once" in str(raised.value)) == bool(says)
+    assert ("with a batch of" in str(raised.value)) == bool(says)
 
 
 def test_samples_in_one_array_are_told_to_be_given_one_at_a_time() -> None:
-    with pytest.raises(InputError, match=r"takes \[1, 24\]: give a file for each of them, or a data loader"):
+    with pytest.raises(InputError, match=r"takes \[1, 24\]: give one file per sample, or a data loader"):
         fit(np.zeros((100, 24), np.int64), InputSpec("input_ids", (1, 24), np.dtype(np.int64)), "NCHW", "texts.npz")

@@ -25,7 +25,7 @@ EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage
 def test_eps_is_not_handed_to_its_program(tmp_path, monkeypatch):
     monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *_, **__: pytest.fail("the program was started"))
     (tmp_path / "x.png").write_bytes(EPS)
-    with pytest.raises(InputError, match="not a picture that can be read"):
+    with pytest.raises(InputError, match="not an image of a supported format"):
         decode(tmp_path / "x.png")
 
 

@@ -1,13 +1,13 @@
-"""Which function says in ONNX what a Caffe layer type computes: ``function(builder) -> values of the tops``.
+"""Registry of the functions that convert Caffe layer types to ONNX: ``function(builder) -> values of the tops``.
 
-To add a layer type: write the function in the module whose idea it shares, and list it here.
+To add a layer type, write the function in the module of its subject, and list it here.
 """
 
 from collections.abc import Iterator
 
 from sgsdump.registry import Registry
 
-# By module: the layer types, and their functions where these are not called as the type in small letters.
+# Module: layer types, with the function name if it is not the type in lower case.
 _FUNCTIONS = """
 arithmetic:     ReLU PReLU ELU Sigmoid TanH AbsVal=absolute BNLL ReLU6 Clip Power Exp Log Eltwise Reduction
                 ArgMax=arg_max Axpy CReLU Threshold
@@ -36,4 +36,4 @@ POST_PROCESSING = (
     *("YoloDetectionOutput", "Yolov3DetectionOutput", "YoloV3DetectionOutput"),
     *("Proposal", "ROIPooling", "PSROIPooling", "ROIAlign", "Python"),
 )
-"""Layers that are not computed: a net is cut before the first of them (net.py)."""
+"""Layers that are not computed: a network is cut before the first of them (net.py)."""

@@ -1,4 +1,4 @@
-"""Layers that compute with numbers one by one, and Eltwise, Reduction and ArgMax. Formulas: Caffe's layer catalogue."""
+"""Conversion of element-wise layers, Eltwise, Reduction and ArgMax. Formulas: Caffe's layer catalogue."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def elu(builder: LayerBuilder) -> list[Value]:
 
 
 def prelu(builder: LayerBuilder) -> list[Value]:
-    """max(0, x) + slope * min(0, x), one slope per channel or one for all."""
+    """Convert max(0, x) + slope * min(0, x), with one slope per channel or one for all."""
     builder.expect(1)
     channels = builder.shape[builder.axis(1)]
     shared = builder.message.prelu_param.channel_shared
@@ -45,7 +45,7 @@ def prelu(builder: LayerBuilder) -> list[Value]:
 
 def relu6(builder: LayerBuilder) -> list[Value]:
     if builder.message.relu6_param.negative_slope:
-        builder.fail("is a ReLU6 with a negative_slope, which is not known; write it as ReLU and Clip")
+        builder.fail("is a ReLU6 with a negative_slope, which is not supported; write it as ReLU and Clip")
     return _clipped(builder, 0.0, 6.0)
 
 
@@ -57,7 +57,7 @@ def clip(builder: LayerBuilder) -> list[Value]:
 
 
 def power(builder: LayerBuilder) -> list[Value]:
-    """(shift + scale * x) ^ power."""
+    """Convert (shift + scale * x) ^ power."""
     builder.expect(1)
     param = builder.message.power_param
     if builder.staged:
@@ -69,7 +69,7 @@ def power(builder: LayerBuilder) -> list[Value]:
 
 
 def _staged_power(builder: LayerBuilder, exponent: float, scale: float, shift: float) -> list[Value]:
-    """As the SDK has it: always a MUL and an ADD, and a square as a MUL by itself."""
+    """Convert Power as the SDK does: always a MUL and an ADD, and a square as a MUL of two equal operands."""
     top, name = builder.tops[0], builder.layer.name
     product = builder.node("Mul", builder.inputs[0], builder.constant("scale", scale), to=builder.product)
     ends = exponent == 1
@@ -87,7 +87,7 @@ def _staged_power(builder: LayerBuilder, exponent: float, scale: float, shift: f
 
 
 def exp(builder: LayerBuilder) -> list[Value]:
-    """base ^ (shift + scale * x); base -1 stands for e."""
+    """Convert base ^ (shift + scale * x); base -1 means e."""
     builder.expect(1)
     param = builder.message.exp_param
     rate = _log_of_base(builder, param.base)
@@ -96,7 +96,7 @@ def exp(builder: LayerBuilder) -> list[Value]:
 
 
 def log(builder: LayerBuilder) -> list[Value]:
-    """log_base(shift + scale * x); base -1 stands for e."""
+    """Convert log_base(shift + scale * x); base -1 means e."""
     builder.expect(1)
     param = builder.message.log_param
     rate = _log_of_base(builder, param.base)
@@ -112,7 +112,7 @@ def _clipped(builder: LayerBuilder, low: float, high: float) -> list[Value]:
 
 
 def _affine(builder: LayerBuilder, value: str, scale: float, shift: float, last: bool = False) -> str:
-    """scale * x + shift with no node that does nothing; ``last`` puts the result into the top."""
+    """Add scale * x + shift without identity operations; ``last`` writes the result to the top."""
     steps = [(op, number) for op, number, nothing in (("Mul", scale, 1), ("Add", shift, 0)) if number != nothing]
     for index, (op, number) in enumerate(steps):
         final = last and index == len(steps) - 1
@@ -124,7 +124,7 @@ def _log_of_base(builder: LayerBuilder, base: float) -> float:
     if base == -1:
         return 1.0
     if base <= 0 or base == 1:
-        builder.fail(f"has the base {base:g}; it must be positive and not 1")
+        builder.fail(f"has the base {base:g}, which must be positive and not 1")
     return math.log(base)
 
 
@@ -132,14 +132,14 @@ REDUCTIONS = {"SUM": "ReduceSum", "ASUM": "ReduceL1", "SUMSQ": "ReduceSumSquare"
 
 
 def eltwise(builder: LayerBuilder) -> list[Value]:
-    """Sum (with a coefficient for each bottom), product or maximum of bottoms of one shape."""
+    """Convert the sum (with one coefficient per bottom), product or maximum of bottoms of one shape."""
     builder.expect(2, INT_MAX)
     param = builder.message.eltwise_param
     operation = enum_label(param, "operation")
     if any(value.shape != builder.shape for value in builder.inputs):
         builder.fail(f"has bottoms of different shapes: {', '.join(str(list(v.shape)) for v in builder.inputs)}")
     if param.coeff and (operation != "SUM" or len(param.coeff) != len(builder.inputs)):
-        builder.fail(f"gives {len(param.coeff)} coefficients; only SUM takes them, one for each bottom")
+        builder.fail(f"gives {len(param.coeff)} coefficients; only SUM takes coefficients, one per bottom")
     names = [value.name for value in builder.inputs]
     if operation == "MAX":
         return builder.top("Max", *names)
@@ -152,7 +152,7 @@ def eltwise(builder: LayerBuilder) -> list[Value]:
     op = "Mul" if operation == "PROD" else "Add"
     result = weighted[0]
     for index, name in enumerate(weighted[1:], 2):
-        # The SDK's converter calls what lies between after the second of the two.
+        # The SDK's converter names an intermediate result after the second operand.
         between = f"{name}_addn_output_tensor" if op == "Add" else f"{name}_muln_output_tensor"
         to = builder.tops[0] if index == len(weighted) else builder.names[0].fresh(between)
         result = builder.node(op, result, name, to=to)
@@ -160,7 +160,7 @@ def eltwise(builder: LayerBuilder) -> list[Value]:
 
 
 def axpy(builder: LayerBuilder) -> list[Value]:
-    """a * x + y; a is one number for each map of x. The SDK calls the product after x."""
+    """Convert a * x + y with one factor a per channel of x; the SDK names the product after x."""
     builder.expect(3)
     factor, x, y = builder.inputs
     if len(x.shape) != 4 or x.shape != y.shape or factor.shape not in (x.shape[:2], (*x.shape[:2], 1, 1)):
@@ -175,7 +175,7 @@ def axpy(builder: LayerBuilder) -> list[Value]:
 
 
 def crelu(builder: LayerBuilder) -> list[Value]:
-    """ReLU of x, and of -x, one after the other along the channels."""
+    """Convert the concatenation of ReLU(x) and ReLU(-x) along the channels."""
     builder.expect(1)
     param, stem = builder.message.crelu_param, builder.layer.name
     axis = builder.axis(param.concat_axis)
@@ -188,14 +188,14 @@ def crelu(builder: LayerBuilder) -> list[Value]:
 
 
 def threshold(builder: LayerBuilder) -> list[Value]:
-    """1 where a number is above the threshold, else 0."""
+    """Convert to 1 for values above the threshold, otherwise 0."""
     builder.expect(1)
     above = builder.node("Greater", builder.inputs[0], float(builder.message.threshold_param.threshold))
     return builder.top("Cast", above, to_type=FLOAT)
 
 
 def reduction(builder: LayerBuilder) -> list[Value]:
-    """One number for all axes from ``axis`` on, times ``coeff``."""
+    """Convert the reduction of all axes from ``axis`` on, multiplied by ``coeff``."""
     builder.expect(1)
     param = builder.message.reduction_param
     axis = builder.axis(param.axis)
@@ -212,9 +212,9 @@ def reduction(builder: LayerBuilder) -> list[Value]:
 
 
 def arg_max(builder: LayerBuilder) -> list[Value]:
-    """The places of the ``top_k`` largest numbers, as floats: along an axis, or (no axis) in each whole sample.
+    """Convert the float indices of the ``top_k`` largest values, along an axis or, without axis, per sample.
 
-    Caffe sorts pairs of (value, place) downwards: of equal values the last place comes first.
+    Caffe sorts pairs of (value, index) in descending order: among equal values the last index comes first.
     """
     builder.expect(1)
     param = builder.message.argmax_param
@@ -240,7 +240,7 @@ def arg_max(builder: LayerBuilder) -> list[Value]:
 
 
 def _largest(builder: LayerBuilder, source: Value | str, axis: int, size: int, count: int) -> tuple[str, str]:
-    """Values and places (float) of the largest numbers. TopK prefers the first of equals, so it looks from the end."""
+    """Return values and float indices of the largest values; reversed, because TopK prefers the first of equal values."""
     backwards = builder.node("Slice", source, [-1], [-INT_MAX - 1], [axis], [-1])
     places = builder.inner("places")
     values = builder.node("TopK", backwards, [count], also=[places], axis=axis, largest=1, sorted=1)

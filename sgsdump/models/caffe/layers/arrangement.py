@@ -1,5 +1,7 @@
-"""Layers that move or repeat numbers, make pictures larger or smaller (Interp of DeepLab and PSPNet, Upsample of SegNet
-and YOLO), or do not depend on the picture's numbers at all (PriorBox of SSD, DummyData with a constant filler).
+"""Conversion of layers that move, repeat, resize or generate values.
+
+Resizing layers are Interp of DeepLab and PSPNet, and Upsample of SegNet and YOLO. PriorBox of SSD, and DummyData with a
+constant filler, do not depend on the image.
 """
 
 from __future__ import annotations
@@ -39,13 +41,13 @@ def slices(builder: LayerBuilder) -> list[Value]:
 
 
 def split(builder: LayerBuilder) -> list[Value]:
-    """Every top is the bottom itself; no node says so."""
+    """Return the bottom for every top; no node is needed."""
     builder.expect(1, tops=len(builder.tops))
     return [builder.inputs[0]] * len(builder.tops)
 
 
 def dropout(builder: LayerBuilder) -> list[Value]:
-    """Does nothing in the TEST phase; a node gives the top its own name. The SDK has a reshape to the same shape."""
+    """Convert Dropout, which does nothing in the TEST phase: an Identity, or the SDK's reshape to the same shape."""
     builder.expect(1)
     if builder.staged:
         shape = builder.constant("reshape_output_shape", builder.shape)
@@ -64,13 +66,13 @@ def flatten(builder: LayerBuilder) -> list[Value]:
 
 
 def reshape(builder: LayerBuilder) -> list[Value]:
-    """A size of 0 copies the input's, -1 takes what is left; only ``num_axes`` axes from ``axis`` on are replaced."""
+    """Convert Reshape: 0 copies the input's size, -1 infers it; only ``num_axes`` axes from ``axis`` on are replaced."""
     builder.expect(1)
     param = builder.message.reshape_param
     begin = builder.axis(param.axis, end=True)
     end = len(builder.shape) if param.num_axes == -1 else begin + param.num_axes
     if param.num_axes < -1 or end > len(builder.shape):
-        builder.fail(f"replaces {param.num_axes} axes from axis {begin} on; its input is {list(builder.shape)}")
+        builder.fail(f"replaces {param.num_axes} axes from axis {begin} on, but its input is {list(builder.shape)}")
     sizes = list(param.shape.dim)
     if sizes.count(-1) > 1 or any(size < -1 for size in sizes):
         builder.fail(f"has the sizes {sizes}; at most one may be -1")
@@ -83,28 +85,28 @@ def reshape(builder: LayerBuilder) -> list[Value]:
     fixed = math.prod(size for size in sizes if size != -1)
     shape = tuple(math.prod(replaced) // fixed if size == -1 else size for size in sizes)
     if math.prod(shape) != math.prod(replaced):
-        builder.fail(f"cannot make {list(shape)} of {list(replaced)}: {math.prod(replaced)} numbers")
+        builder.fail(f"cannot reshape {list(replaced)} to {list(shape)}: {math.prod(replaced)} numbers")
     return _reshaped(builder, (*builder.shape[:begin], *shape, *builder.shape[end:]))
 
 
 def permute(builder: LayerBuilder) -> list[Value]:
-    """Axes that ``order`` does not name follow in their order."""
+    """Convert Permute; axes not in ``order`` follow in their order."""
     builder.expect(1)
     order = list(builder.message.permute_param.order)
     rank = len(builder.shape)
     if len(set(order)) != len(order) or any(axis >= rank for axis in order):
-        builder.fail(f"has the order {order}; its input is {list(builder.shape)}")
+        builder.fail(f"has the order {order}, but its input is {list(builder.shape)}")
     order += [axis for axis in range(rank) if axis not in order]
     return builder.top("Transpose", builder.inputs[0], shape=tuple(builder.shape[axis] for axis in order), perm=order)
 
 
 def crop(builder: LayerBuilder) -> list[Value]:
-    """The first bottom cut to the size of the second one, from ``axis`` on."""
+    """Convert the crop of the first bottom to the size of the second one, from ``axis`` on."""
     builder.expect(2)
     param = builder.message.crop_param
     axis, target = builder.axis(param.axis), builder.inputs[1].shape
     if len(target) != len(builder.shape):
-        builder.fail(f"cannot crop {list(builder.shape)} to {list(target)}: another number of axes")
+        builder.fail(f"cannot crop {list(builder.shape)} to {list(target)}: different number of axes")
     axes = list(range(axis, len(builder.shape)))
     offsets = list(param.offset) or [0]
     if len(offsets) not in (1, len(axes)):
@@ -129,7 +131,7 @@ def tile(builder: LayerBuilder) -> list[Value]:
 
 
 def shuffle_channel(builder: LayerBuilder) -> list[Value]:
-    """Channels as a table of ``group`` rows, read by columns."""
+    """Convert channels from a table of ``group`` rows, read by columns."""
     builder.expect(1)
     group = builder.message.shuffle_channel_param.group
     if len(builder.shape) < 2 or not group or builder.shape[1] % group:
@@ -141,17 +143,20 @@ def shuffle_channel(builder: LayerBuilder) -> list[Value]:
 
 
 def reorg(builder: LayerBuilder) -> list[Value]:
-    """Darknet's reorg: maps of 1 / ``stride`` the size, ``stride`` squared as many. Its input's numbers are those of
-    C / stride^2 maps of ``stride`` times the size, cut into pixels of stride x stride. Source: reorg_layer.cpp."""
+    """Convert Darknet's reorg: space to depth by ``stride``, with Darknet's order of channels.
+
+    The input's values are reinterpreted as C / stride^2 channels of ``stride`` times the size, and split into pixels of
+    stride x stride. Source: reorg_layer.cpp.
+    """
     builder.expect(1)
     _check_picture(builder)
     param = builder.message.reorg_param
     stride = param.stride
     if param.reverse:
-        builder.fail("is a Reorg with reverse, which is not known")
+        builder.fail("is a Reorg with reverse, which is not supported")
     batch, channels, height, width = builder.shape
     if not stride or height % stride or width % stride or channels % stride**2:
-        builder.fail(f"cannot cut {list(builder.shape)} into pixels of {stride} x {stride}")
+        builder.fail(f"cannot split {list(builder.shape)} into pixels of {stride} x {stride}")
     shape = (batch, channels * stride**2, height // stride, width // stride)
     stem = builder.layer.name
     cut = [batch, channels // stride**2 * height, stride, width, stride]
@@ -159,7 +164,7 @@ def reorg(builder: LayerBuilder) -> list[Value]:
     turned = builder.node("Transpose", table, to=builder.within(f"{stem}_transpose#1_output"), perm=[0, 2, 4, 1, 3])
     if not builder.staged:
         return builder.top("Reshape", turned, shape, shape=shape)
-    # The SDK's converter turns the axes there and back, and its names say so.
+    # The SDK's converter transposes the axes and back, which its tensor names show.
     smaller = builder.node("Reshape", turned, shape, to=builder.within(f"{stem}{CUT_TO_PIXELS}"))
     return builder.top("Transpose", smaller, shape=shape, perm=[0, 1, 2, 3])
 
@@ -180,15 +185,15 @@ INT64 = 7
 
 
 def interp(builder: LayerBuilder) -> list[Value]:
-    """Bilinear, corner on corner; pad_beg and pad_end cut (they are 0 or negative). Source: interp_layer.cpp."""
+    """Convert bilinear interpolation with aligned corners; pad_beg and pad_end <= 0 crop. Source: interp_layer.cpp."""
     builder.expect(1, 2)
     _check_picture(builder)
     param = builder.message.interp_param
     if param.pad_beg > 0 or param.pad_end > 0:
-        builder.fail("has a positive pad_beg or pad_end; Interp can only cut")
+        builder.fail("has a positive pad_beg or pad_end; Interp can only crop")
     cut = tuple(size + param.pad_beg + param.pad_end for size in builder.shape[2:])
     if min(cut) < 1:
-        builder.fail(f"cuts all of {list(builder.shape)} away")
+        builder.fail(f"crops all of {list(builder.shape)}")
     size = tuple(_interp_size(builder, index, length) for index, length in enumerate(cut))
     shape = (*builder.shape[:2], *size)
     source: Value | str = builder.inputs[0]
@@ -202,7 +207,7 @@ def interp(builder: LayerBuilder) -> list[Value]:
 
 
 def upsample(builder: LayerBuilder) -> list[Value]:
-    """One bottom: every number repeated. Two: each number goes where the mask of a pooling before says, among zeros."""
+    """Convert Upsample: repeat values of one bottom, or scatter values to the positions of a pooling mask among zeros."""
     builder.expect(1, 2)
     _check_picture(builder)
     param = builder.message.upsample_param
@@ -217,7 +222,7 @@ def upsample(builder: LayerBuilder) -> list[Value]:
     if len(builder.inputs) == 2:
         return _placed(builder, shape)
     if any(large % small for large, small in zip(size, builder.shape[2:])):
-        builder.fail(f"cannot repeat {list(builder.shape)} to {list(shape)}: not a whole number of times")
+        builder.fail(f"cannot repeat {list(builder.shape)} to {list(shape)}: the factor is not an integer")
     nearest = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     return _resized(builder, builder.inputs[0], shape, **nearest)
 
@@ -262,7 +267,7 @@ LIMIT_BYTES = 256 << 20
 
 
 def prior_box(builder: LayerBuilder) -> list[Value]:
-    """[1, 2, 4 * boxes]: corners of the boxes, relative to the picture; then their variances."""
+    """Convert to [1, 2, 4 * boxes]: box corners relative to the image, then their variances."""
     builder.expect(2)
     feature, picture = builder.inputs
     if len(feature.shape) != 4 or len(picture.shape) != 4:
@@ -282,17 +287,17 @@ def prior_box(builder: LayerBuilder) -> list[Value]:
         boxes = boxes.clip(0, 1)
     variance = list(param.variance) or [0.1]
     if len(variance) not in (1, 4):
-        builder.fail(f"gives {len(variance)} variances; it takes 1 or 4")
+        builder.fail(f"gives {len(variance)} variances, but takes 1 or 4")
     spread = np.broadcast_to(np.array(variance, np.float32), boxes.shape)
     return [_constant_top(builder, 0, np.stack([boxes.ravel(), spread.ravel()])[None].astype(np.float32))]
 
 
 def dummy_data(builder: LayerBuilder) -> list[Value]:
-    """Each top filled with its filler's value."""
+    """Fill each top with its filler's value."""
     fillers = list(builder.message.dummy_data_param.data_filler)
     fillers = fillers * len(builder.tops) if len(fillers) == 1 else fillers
     if len(fillers) != len(builder.tops):
-        builder.fail(f"needs a filler for each of its {len(builder.tops)} tops")
+        builder.fail(f"needs one filler per top, {len(builder.tops)} in total")
     values = []
     for index, (shape, filler) in enumerate(zip(dummy_shapes(builder.layer), fillers)):
         _check_bytes(builder, shape)
@@ -301,14 +306,14 @@ def dummy_data(builder: LayerBuilder) -> list[Value]:
 
 
 def _box_sizes(builder: LayerBuilder) -> list[tuple[float, float]]:
-    """(width, height) in pixels of the boxes at each position, in the order of prior_box_layer.cpp."""
+    """Return (width, height) in pixels of the boxes at each position, in the order of prior_box_layer.cpp."""
     param = builder.message.prior_box_param
     if not param.min_size or (param.max_size and len(param.max_size) != len(param.min_size)):
         builder.fail("needs a min_size, and as many max_size as min_size or none")
     ratios = [1.0]
     for ratio in param.aspect_ratio:
         if ratio <= 0:
-            builder.fail(f"has the aspect ratio {ratio:g}; it must be positive")
+            builder.fail(f"has the aspect ratio {ratio:g}, which must be positive")
         if all(abs(ratio - other) >= 1e-6 for other in ratios):
             ratios += [ratio, 1 / ratio] if param.flip else [ratio]
     sizes = []
@@ -330,7 +335,7 @@ def _picture_size(builder: LayerBuilder) -> tuple[int, int]:
 
 
 def _steps(builder: LayerBuilder, height: int, width: int) -> tuple[np.float32, np.float32]:
-    """Pixels from one position to the next."""
+    """Return the distance in pixels between positions."""
     param = builder.message.prior_box_param
     if param.step:
         return np.float32(param.step), np.float32(param.step)
@@ -342,11 +347,11 @@ def _steps(builder: LayerBuilder, height: int, width: int) -> tuple[np.float32, 
 
 def _check_bytes(builder: LayerBuilder, shape: Shape) -> None:
     if 4 * math.prod(shape) > LIMIT_BYTES:
-        builder.fail(f"would be a constant of {4 * math.prod(shape):,} bytes; at most {LIMIT_BYTES:,} are made")
+        builder.fail(f"would be a constant of {4 * math.prod(shape):,} bytes; the limit is {LIMIT_BYTES:,}")
 
 
 def _constant_top(builder: LayerBuilder, index: int, array: np.ndarray) -> Value:
-    """A Constant node: so the top is a tensor of the net like any other."""
+    """Add a Constant node, so that the top is a tensor of the network like any other."""
     from onnx import numpy_helper
 
     builder.node("Constant", to=builder.tops[index], value=numpy_helper.from_array(array, builder.tops[index]))

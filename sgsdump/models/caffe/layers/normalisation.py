@@ -1,8 +1,8 @@
-"""Layers that relate a number to others around it (BatchNorm, LRN, Normalize of SSD, Softmax), and Scale and Bias: a
-factor and an offset, learned or taken from a second bottom, spread over some of the axes.
+"""Conversion of BatchNorm, LRN, SSD's Normalize, Softmax, Scale and Bias.
 
-A learned factor per channel is written as BatchNormalization (mean 0, variance 1, epsilon 0). The SDK's converter
-writes BatchNorm and Scale, together or alone, as one MUL and one ADD:
+Scale and Bias apply a factor and an offset, learned or from a second bottom, broadcast over some of the axes. A learned
+factor per channel is written as BatchNormalization (mean 0, variance 1, epsilon 0). The SDK's converter writes
+BatchNorm and Scale, together or alone, as one MUL and one ADD:
 
 y = x * gain + offset,   gain = gamma / sqrt(variance + epsilon),   offset = beta - mean * gain
 
@@ -20,14 +20,14 @@ from sgsdump.models.caffe.schema import enum_label
 
 
 class Affine(NamedTuple):
-    """One number a channel each, float64; an ``offset`` of None is none at all."""
+    """float64 gain and offset per channel; ``offset`` None means no offset."""
 
     gain: np.ndarray
     offset: np.ndarray | None
 
 
 def batch_norm(builder: LayerBuilder) -> list[Value]:
-    """(x - mean) / sqrt(variance + eps), with the sums of training: blobs are mean, variance, and what divides both."""
+    """Convert (x - mean) / sqrt(variance + eps) with accumulated statistics; blobs: mean, variance, divisor of both."""
     builder.expect(1)
     if builder.staged:
         return _multiplied_and_added(builder, builder.layer.name, *_normalisation(builder))
@@ -38,7 +38,7 @@ def batch_norm(builder: LayerBuilder) -> list[Value]:
 
 
 def bn(builder: LayerBuilder) -> list[Value]:
-    """BN of forks: a scale and a shift that hold the statistics (SegNet), or mean and variance after them (PSPNet)."""
+    """Convert BN of forks: scale and shift that include the statistics (SegNet), or followed by mean and variance (PSPNet)."""
     builder.expect(1)
     if len(builder.shape) < 2:
         builder.fail(f"needs an input with channels, not {list(builder.shape)}")
@@ -67,13 +67,13 @@ def lrn(builder: LayerBuilder) -> list[Value]:
     side = (param.local_size - 1) // 2
     window: dict[str, Any] = {"kernel_shape": [param.local_size] * 2, "pads": [side] * 4, "strides": [1, 1]}
     mean = builder.node("AveragePool", squares, count_include_pad=1, **window)
-    # Within a channel Caffe takes 1 for k, whatever the prototxt says.
+    # Within a channel, Caffe uses k = 1 whatever the prototxt says.
     base = builder.node("Add", builder.node("Mul", mean, param.alpha), 1.0)
     return builder.top("Mul", builder.inputs[0], builder.node("Pow", base, -param.beta))
 
 
 def normalize(builder: LayerBuilder) -> list[Value]:
-    """scale * x / sqrt(sum of squares + eps), over the channels or over the whole sample."""
+    """Convert scale * x / sqrt(sum of squares + eps), over the channels or the whole sample."""
     builder.expect(1)
     param = builder.message.norm_param
     if len(builder.shape) != 4:
@@ -131,15 +131,15 @@ def bias(builder: LayerBuilder) -> list[Value]:
 
 
 def _normalisation(builder: LayerBuilder) -> Affine:
-    """A BatchNorm layer as a factor and an offset for each channel."""
+    """Return a BatchNorm layer as a gain and an offset per channel."""
     return gain_and_offset(*_statistics(builder), epsilon=builder.message.batch_norm_param.eps)
 
 
 def _statistics(builder: LayerBuilder) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Scale, bias, mean and variance of each channel."""
+    """Return scale, bias, mean and variance per channel."""
     param = builder.message.batch_norm_param
     if param.HasField("use_global_stats") and not param.use_global_stats:
-        builder.fail("has use_global_stats: false, which is for training; delete that line or say true")
+        builder.fail("has use_global_stats: false, which is for training; delete the line or set true")
     channels = builder.shape[1] if len(builder.shape) > 1 else 1
     if len(builder.shape) < 2:
         builder.fail(f"needs an input with channels, not {list(builder.shape)}")
@@ -157,15 +157,17 @@ def _statistics(builder: LayerBuilder) -> tuple[np.ndarray, np.ndarray, np.ndarr
 def gain_and_offset(
     gamma: np.ndarray, beta: np.ndarray, mean: np.ndarray, variance: np.ndarray, *, epsilon: float
 ) -> Affine:
-    """A batch normalisation as gain and offset; as in the SDK variance + epsilon is a sum of float32, all else
-    double precision."""
+    """Return a batch normalisation as gain and offset.
+
+    As in the SDK, variance + epsilon is a float32 sum, and all other operations are double precision.
+    """
     spread = variance.astype(np.float32) + np.float32(epsilon)
     gain = gamma.astype(np.float64) / np.sqrt(spread.astype(np.float64))
     return Affine(gain, beta.astype(np.float64) - mean.astype(np.float64) * gain)
 
 
 def _multiplied_and_added(builder: LayerBuilder, name: str, gain: np.ndarray, offset: np.ndarray | None) -> list[Value]:
-    """``NAME_scale`` and ``NAME_offset`` over the channels, the second axis of the input."""
+    """Write ``NAME_scale`` and ``NAME_offset`` over the channels, the second axis of the input."""
     shape = (-1, *[1] * (len(builder.shape) - 2))
     top = builder.tops[0]
     factor = builder.named(f"{name}_scale", gain.astype(np.float32).reshape(shape))
@@ -189,12 +191,14 @@ def _staged(builder: LayerBuilder, factor: np.ndarray, offset: np.ndarray | None
 
 def _by_second_bottom(builder: LayerBuilder, param: Any, op: str, bias_blob: int | None) -> list[Value]:
     second = builder.inputs[1].shape
-    # A second bottom without axes is one number, whatever the axis says.
+    # A second bottom without axes is a scalar, whatever the axis.
     axis = builder.axis(param.axis) if second else 0
-    # (N, C, 1, 1) over (N, C, H, W): not Caffe's own, but what SENets have and the SDK takes.
+    # (N, C, 1, 1) over (N, C, H, W): not supported by Caffe, but used in SENets and accepted by the SDK.
     is_pooled = axis == 0 and second == (*builder.shape[:2], *[1] * (len(builder.shape) - 2))
     if not is_pooled and second != builder.shape[axis : axis + len(second)]:
-        builder.fail(f"cannot lay an input of shape {list(second)} over {list(builder.shape)} from axis {axis} on")
+        builder.fail(
+            f"cannot broadcast an input of shape {list(second)} over {list(builder.shape)} from axis {axis} on"
+        )
     spread = _spread(builder, second, axis)
     operand: Value | str = builder.inputs[1]
     if spread != second:
@@ -207,16 +211,16 @@ def _by_second_bottom(builder: LayerBuilder, param: Any, op: str, bias_blob: int
 
 
 def _covered(builder: LayerBuilder, param: Any) -> tuple[Shape, int]:
-    """The shape of the learned numbers and the axis of the input they begin at."""
+    """Return the shape of the learned values, and the input axis at which they begin."""
     if param.num_axes == 0:
         return (), 0
     axis = builder.axis(param.axis)
     end = len(builder.shape) if param.num_axes == -1 else axis + param.num_axes
     if param.num_axes < -1 or end > len(builder.shape):
-        builder.fail(f"covers {param.num_axes} axes from axis {axis} on; its input is {list(builder.shape)}")
+        builder.fail(f"covers {param.num_axes} axes from axis {axis} on, but its input is {list(builder.shape)}")
     return builder.shape[axis:end], axis
 
 
 def _spread(builder: LayerBuilder, shape: Shape, axis: int) -> Shape:
-    """``shape`` with ones after it, so it lies over the input from ``axis`` on."""
+    """Append ones to ``shape`` so that it broadcasts over the input from ``axis`` on."""
     return (*shape, *[1] * (len(builder.shape) - axis - len(shape))) if shape else ()

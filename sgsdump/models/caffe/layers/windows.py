@@ -1,9 +1,8 @@
-"""Layers with a window that slides: Convolution, Deconvolution and InnerProduct (base_conv_layer.cpp), and Pooling with
-Caffe's own rules for its size and for what AVE divides by (pooling_layer.cpp).
+"""Conversion of Convolution, Deconvolution, InnerProduct (base_conv_layer.cpp) and Pooling (pooling_layer.cpp).
 
-The output of Pooling is rounded up, then cut so that the last window starts inside the padded picture. AVE divides by
-the part of the window that lies inside the *padded* picture: padding counts, what the rounding up added after it does
-not.
+Pooling follows Caffe's own rules for output size and AVE divisor. The output size is rounded up, then reduced so that
+the last window starts inside the padded image. AVE divides by the part of the window inside the *padded* image: padding
+counts, but the area added by rounding up does not.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from sgsdump.models.caffe.schema import enum_label
 
 
 class Axis(NamedTuple):
-    """One spatial axis: sizes of the input and the window, and what follows from them."""
+    """One spatial axis: sizes of the input and the window, and derived values."""
 
     size: int
     kernel: int
@@ -28,7 +27,7 @@ class Axis(NamedTuple):
 
     @property
     def beyond(self) -> int:
-        """How far the last window reaches beyond the input."""
+        """Distance that the last window extends beyond the input."""
         return max(0, (self.out - 1) * self.stride + self.kernel - self.size - self.pad)
 
 
@@ -39,7 +38,7 @@ def pooling(builder: LayerBuilder) -> list[Value]:
     if len(builder.shape) != 4:
         builder.fail(f"needs an N, C, H, W input, not {list(builder.shape)}")
     if kind == "STOCHASTIC":
-        builder.fail("is STOCHASTIC pooling, which is not known; use MAX or AVE")
+        builder.fail("is STOCHASTIC pooling, which is not supported; use MAX or AVE")
     if param.global_pooling and len(builder.tops) == 1:
         return _global(builder, kind)
     rows, columns = _axes(builder)
@@ -51,9 +50,9 @@ def pooling(builder: LayerBuilder) -> list[Value]:
 
 
 def pooled_size(size: int, kernel: int, stride: int, pad: int, padded: bool, up: bool = True) -> int:
-    """Caffe's output size along one axis; ``padded`` when either axis has padding; ``up`` False rounds down."""
+    """Return Caffe's output size along one axis; ``padded``: either axis has padding; ``up`` False rounds down."""
     steps = size + 2 * pad - kernel
-    # Caffe rounds a float up and makes it an int: no difference for the sizes of pictures.
+    # Caffe rounds a float up to an int, which gives the same result for image sizes.
     out = (-(-steps // stride) if up else steps // stride) + 1
     if padded and (out - 1) * stride >= size + pad:
         out -= 1
@@ -63,7 +62,7 @@ def pooled_size(size: int, kernel: int, stride: int, pad: int, padded: bool, up:
 def _global(builder: LayerBuilder, kind: str) -> list[Value]:
     param = builder.message.pooling_param
     if any(param.HasField(name) for name in ("kernel_size", "kernel_h", "kernel_w")):
-        builder.fail("has global_pooling and a kernel; Caffe takes one of them")
+        builder.fail("has global_pooling and a kernel; Caffe allows only one of them")
     op = "GlobalAveragePool" if kind == "AVE" else "GlobalMaxPool"
     return builder.top(op, builder.inputs[0], shape=(*builder.shape[:2], 1, 1))
 
@@ -83,7 +82,7 @@ def _axes(builder: LayerBuilder) -> tuple[Axis, Axis]:
     )
     for axis in (rows, columns):
         if axis.out < 1 or (axis.out - 1) * axis.stride - axis.pad >= axis.size:
-            builder.fail(f"has a window that holds nothing of its input {list(builder.shape)}; check kernel and stride")
+            builder.fail(f"has a window outside its input {list(builder.shape)}; check kernel and stride")
     return rows, columns
 
 
@@ -92,7 +91,7 @@ def _pair(builder: LayerBuilder, pair: str, both: str) -> tuple[int, int]:
     if not (param.HasField(f"{pair}_h") or param.HasField(f"{pair}_w")):
         return getattr(param, both), getattr(param, both)
     if param.HasField(both):
-        builder.fail(f"gives {both} and {pair}_h, {pair}_w; Caffe takes one of them")
+        builder.fail(f"gives {both} and {pair}_h, {pair}_w; Caffe allows only one of them")
     return getattr(param, f"{pair}_h"), getattr(param, f"{pair}_w")
 
 
@@ -106,7 +105,7 @@ def _average(builder: LayerBuilder, rows: Axis, columns: Axis) -> str:
         )
     source: Value | str = builder.inputs[0]
     if rows.pad or columns.pad:
-        padded = builder.names[0].fresh(f"{builder.tops[0]}_pad_output")  # as the SDK's converter calls it
+        padded = builder.names[0].fresh(f"{builder.tops[0]}_pad_output")  # name in the SDK's converter
         source = builder.node("Pad", source, [0, 0, rows.pad, columns.pad] * 2, to=padded)
     pads = [0, 0, *(max(0, b - axis.pad) for b, axis in zip(beyond, (rows, columns)))]
     return builder.node("AveragePool", source, to=builder.tops[0], pads=pads, count_include_pad=0, **attributes)
@@ -117,7 +116,7 @@ def _maximum(builder: LayerBuilder, rows: Axis, columns: Axis, pads: list[int], 
     indices = [builder.inner("indices")] if masked else []
     builder.node("MaxPool", builder.inputs[0], to=builder.tops[0], also=indices, pads=pads, **_window(rows, columns))
     if masked:
-        # ONNX counts through the whole tensor, Caffe inside each channel.
+        # ONNX indices count through the whole tensor, Caffe's within each channel.
         inside = builder.node("Mod", indices[0], rows.size * columns.size)
         builder.node("Cast", inside, to=builder.tops[1], to_type=FLOAT)
     return [Value(name, shape) for name in builder.tops]
@@ -140,7 +139,7 @@ class Geometry(NamedTuple):
         return {"kernel_shape": self.kernel, "strides": self.stride, "pads": pads, "dilations": self.dilation}
 
     def reach(self) -> tuple[int, ...]:
-        """How many input rows, columns a kernel spans, holes included."""
+        """Return the number of input rows and columns that a kernel spans, including holes."""
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilation))
 
 
@@ -167,7 +166,7 @@ def deconvolution(builder: LayerBuilder) -> list[Value]:
 
 
 def inner_product(builder: LayerBuilder) -> list[Value]:
-    """All axes from ``axis`` on are one vector, multiplied by the weights."""
+    """Convert a product of the weights with all axes from ``axis`` on as one vector."""
     builder.expect(1)
     param = builder.message.inner_product_param
     axis = builder.axis(param.axis)
@@ -186,7 +185,7 @@ def inner_product(builder: LayerBuilder) -> list[Value]:
 
 
 def _bias(builder: LayerBuilder, learned: bool, outputs: int) -> list[str]:
-    """The name of the bias; the SDK has one of zeros where there is none."""
+    """Return the name of the bias; the SDK adds a bias of zeros if there is none."""
     if learned:
         return [builder.constant("bias", builder.weight(1, (outputs,), "bias"))]
     return [builder.constant("bias", np.zeros(outputs, np.float32))] if builder.staged else []
@@ -207,17 +206,17 @@ def _filtered(
 
 
 def _prepared(builder: LayerBuilder) -> tuple[Geometry, int]:
-    """Geometry and groups, checked."""
+    """Return the checked geometry and number of groups."""
     builder.expect(1)
     param = builder.message.convolution_param
     if len(builder.shape) < 3 or builder.axis(param.axis) != 1:
-        builder.fail(f"can only slide over N, C, H, W inputs with axis 1; its input is {list(builder.shape)}")
+        builder.fail(f"needs an N, C, H, W input with axis 1, not {list(builder.shape)}")
     channels = builder.shape[1]
     group = param.group
     if builder.layer.type == "ConvolutionDepthwise" and not param.HasField("group"):
         group = channels
     if not group or channels % group or param.num_output % group or not param.num_output:
-        builder.fail(f"splits {channels} channels and {param.num_output} outputs into {group} groups; it cannot")
+        builder.fail(f"cannot split {channels} channels and {param.num_output} outputs into {group} groups")
     geometry = Geometry(
         _sizes(builder, param, "kernel_size", "kernel", None),
         _sizes(builder, param, "stride", "stride", 1),
@@ -230,17 +229,17 @@ def _prepared(builder: LayerBuilder) -> tuple[Geometry, int]:
 
 
 def _sizes(builder: LayerBuilder, param: Any, repeated: str, pair: str | None, default: int | None) -> tuple[int, ...]:
-    """A size per spatial axis: from ``pad_h``/``pad_w``, or from ``pad`` given for all, for each, or not at all."""
+    """Return a size per spatial axis: from ``pad_h``/``pad_w``, or from ``pad`` given for all, for each, or not at all."""
     rank = len(builder.shape) - 2
     numbers = tuple(getattr(param, repeated))
     if pair and (param.HasField(f"{pair}_h") or param.HasField(f"{pair}_w")):
         if numbers or rank != 2:
-            builder.fail(f"gives {repeated} and {pair}_h, {pair}_w; Caffe takes one of them, the pair for 2-D only")
+            builder.fail(f"gives {repeated} and {pair}_h, {pair}_w; Caffe allows one of them, the pair only for 2-D")
         return getattr(param, f"{pair}_h"), getattr(param, f"{pair}_w")
     if not numbers:
         if default is None:
             builder.fail(f"needs {repeated}")
         return (default,) * rank
     if len(numbers) not in (1, rank):
-        builder.fail(f"gives {len(numbers)} numbers for {repeated}; its input has {rank} spatial axes")
+        builder.fail(f"gives {len(numbers)} numbers for {repeated}, but its input has {rank} spatial axes")
     return numbers * rank if len(numbers) == 1 else numbers
