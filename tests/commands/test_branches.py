@@ -26,7 +26,7 @@ outputs = y;
 dequantizations = TRUE;
 """
 TAKEN = "replaced by the branch that all 3 inputs take: b.if (then), s.if (then)"
-STAYS = "b.if (If) stays: inputs differ in the branch that they take"
+STAYS = "b.if (If) stays: different inputs take different branches"
 
 
 @pytest.fixture

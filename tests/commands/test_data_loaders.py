@@ -172,9 +172,9 @@ number = 3
         ("not_a_dictionary", "bad.py: feed 0 is a ndarray, not a dictionary of arrays by input name"),
         ("gives_none", "bad.py: gives_none() returned a None; yield a dictionary of arrays for each run"),
         ("nothing", "bad.py: nothing() gives no feeds"),
-        ("one_dictionary", "bad.py: one_dictionary() gave a dict; it is to yield a dictionary of arrays"),
-        ("endless", "bad.py: endless() has given 5 feeds and does not end; let it end"),
-        ("number", "bad.py: number() gave a int; it is to yield"),
+        ("one_dictionary", "bad.py: one_dictionary() returned a dict; yield a dictionary of arrays"),
+        ("endless", "bad.py: endless() gave 5 feeds and does not end; limit it"),
+        ("number", "bad.py: number() returned a int; yield"),
         ("absent", "bad.py has no function absent()"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Reader of Caffe models (https://caffe.berkeleyvision.org): a prototxt with the network, a caffemodel with its weights.
+"""Reader of Caffe models (https://caffe.berkeleyvision.org): a prototxt with the network, a caffemodel with weights.
 
 prototxt.py       text -> layers with line numbers
 net.py            layers of the TEST phase up to the post-processing, and inputs

@@ -98,7 +98,7 @@ class LayerBuilder:
             self.fail(f"has {tops} top{'s' if tops > 1 else ''}, but names {len(self.tops)}")
 
     def axis(self, axis: int, end: bool = False) -> int:
-        """Return a possibly negative axis of the first bottom as an index; ``end`` also allows the index after the last axis."""
+        """Return a possibly negative axis of the first bottom as an index; ``end`` allows one past the last axis."""
         rank = len(self.shape)
         index = axis + rank + end if axis < 0 else axis
         if not 0 <= index < rank + end:

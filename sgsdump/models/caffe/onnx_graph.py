@@ -125,7 +125,7 @@ class _Graph:
             self._add(step)
 
     def declare(self, blobs: Sequence[str]) -> None:
-        """Declare the outputs (tensors without readers and the last values of ``blobs``) and the shape of every tensor."""
+        """Declare the outputs (tensors without readers, last values of ``blobs``) and the shape of every tensor."""
         graph = self.proto.graph
         read = {name for node in graph.node for name in node.input}
         produced = {name for node in graph.node for name in node.output}

@@ -35,7 +35,7 @@ class Layer:
 
 
 def read_prototxt(path: Path) -> tuple[Any, list[Layer]]:
-    """Return the NetParameter message and all its layers, in either form (``layer`` or ``layers``). Raises ModelError."""
+    """Return the NetParameter message and all its layers, in either form (``layer``, ``layers``). Raises ModelError."""
     text = _text(path)
     message = _parsed(path, text)
     return message, _layers(path, text, message)

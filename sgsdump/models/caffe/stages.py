@@ -52,7 +52,7 @@ class Step:
 
 
 def steps(net: Net, outputs: Collection[str] = ()) -> list[Step]:
-    """Return the layers under the SDK's names; ``outputs``: output blobs of the network, by default those without readers."""
+    """Return the layers under the SDK's names; ``outputs``: output blobs, by default those without readers."""
     readers = _readers(net.layers)
     outputs = set(outputs) or _last_blobs(net, readers)
     names = _names(net, outputs)
@@ -144,7 +144,7 @@ def _follower(
 def _dropouts_after(
     layers: Sequence[Layer], readers: dict[int, list[int]], index: int, outputs: Collection[str]
 ) -> list[int]:
-    """Return the consecutive Dropouts that are sole readers of a layer's output; their reshapes merge with the layer's."""
+    """Return the consecutive Dropouts that are sole readers of a layer's output; all their reshapes merge."""
     dropouts: list[int] = []
     follower = _follower(layers, readers, index, outputs)
     while follower is not None and layers[follower].type == "Dropout":

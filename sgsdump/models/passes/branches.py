@@ -126,7 +126,7 @@ def put_in_place(proto: ModelProto, taken: Mapping[Choice, str]) -> ModelProto:
 
 
 def without_unread(proto: ModelProto, names: Iterable[str]) -> ModelProto:
-    """Return a copy without the nodes that compute these tensors and their exclusive inputs, if nothing else reads them."""
+    """Return a copy without the nodes that compute these tensors and their exclusive inputs, unless read elsewhere."""
     from onnx import ModelProto
 
     result = ModelProto()

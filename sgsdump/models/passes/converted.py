@@ -1,11 +1,11 @@
-"""Operators that the SDK's converter writes as others, with its names for what lies between.
+"""Conversion of operators to the form and tensor names of the SDK's converter.
 
-BatchNormalization: a factor and an offset per channel, ``b_MUL_output = x * b_scale`` and ``b = b_MUL_output +
-b_offset``; it is never folded into a convolution. Constants per channel minus a tensor: the tensor times -1, plus the
-constants. A division by a constant: a product. A mean along one axis: a sum, and that times 1 / n. An
-Identity is left out. Seen in the SDK's float dumps of such networks.
+BatchNormalization becomes a factor and an offset per channel, ``b_MUL_output = x * b_scale`` and ``b = b_MUL_output +
+b_offset``; it is never folded into a convolution. Constants per channel minus a tensor become the tensor times -1, plus
+the constants. A division by a constant becomes a product. A mean along one axis becomes a sum, multiplied by 1 / n. An
+Identity is removed. Source: the SDK's float dumps of such networks.
 
-What BatchNormalizations say of the training data (``running_statistics``) is read before they are written as others.
+Statistics of BatchNormalizations (``running_statistics``) are read before the conversion.
 """
 
 from __future__ import annotations
@@ -35,19 +35,21 @@ from sgsdump.tensors.stages import KEY
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-SUMMED = "_reduceSum_output"  # the end of the sum of a mean along one axis, as the converter writes it
-_SUM_READS_AXES = 13  # the opset from which the axes of ReduceSum are an input; a model keeps its own until lifted
+SUMMED = "_reduceSum_output"  # name ending of the sum of a mean along one axis in the converter
+_SUM_READS_AXES = 13  # first opset in which the axes of ReduceSum are an input; a model keeps its own until lifted
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-# What has a type of its own, whatever a fully connected operator reads it as.
+# Operators whose output has its own type, whatever type a fully connected operator reads.
 OWN_TYPE = ("Sigmoid", "Softmax", "ReduceMean", "Concat")
 
 
 @dataclass(frozen=True, eq=False)
 class RunningStatistics:
-    """Of one BatchNormalization, float64 [C]; ``spread`` is the standard deviation that it divides by, with epsilon.
+    """Training statistics of one BatchNormalization, float64 [C].
 
-    source  the tensor that it reads, channels on axis 1.
-    output  what it puts out, and is called by.
+    source  tensor that it reads, channels on axis 1
+    output  output tensor, which is also its name
+    mean    running mean
+    spread  standard deviation that it divides by, including epsilon
     """
 
     source: str
@@ -58,8 +60,10 @@ class RunningStatistics:
 
 
 def running_statistics(graph: Graph) -> tuple[RunningStatistics, ...]:
-    """Of each in execution order; none of those that are as they began, mean 0 and variance 1. Raises ModelError for
-    damaged weights."""
+    """Return the statistics in execution order, except initial ones (mean 0, variance 1).
+
+    Raises ModelError for damaged weights.
+    """
     found = []
     for node in graph.nodes:
         if node.op_type != "BatchNormalization" or not all(name in graph.constants for name in node.input[3:5]):
@@ -73,8 +77,10 @@ def running_statistics(graph: Graph) -> tuple[RunningStatistics, ...]:
 
 
 def as_converted(proto: ModelProto) -> ModelProto:
-    """A copy of the model (nodes in an order they can run in) with these operators as the converter writes them; one
-    whose parameters are not constants stays."""
+    """Return a copy of the model, in executable order, with these operators in the converter's form.
+
+    An operator whose parameters are not constants stays.
+    """
     from onnx import ModelProto
 
     proto = without_identities(proto)
@@ -92,8 +98,10 @@ def as_converted(proto: ModelProto) -> ModelProto:
 
 
 def without_identities(proto: ModelProto) -> ModelProto:
-    """The model whose nodes read what an Identity reads, as the converter writes it. An Identity stays if it is an
-    output, if a body of a node reads it, or if it stands for a layer of a Caffe model."""
+    """Return the model without Identities, as the converter writes it.
+
+    An Identity stays if it is an output, if a body of a node reads it, or if it represents a layer of a Caffe model.
+    """
     graph = Graph(proto)
     captures = {name for node in graph.nodes for name in captured(node)}
     kept = {*graph.outputs, *captures}
@@ -115,7 +123,7 @@ def _is_caffe(proto: ModelProto) -> bool:
 
 
 def _read(graph: Graph) -> list[NodeProto]:
-    """The nodes that an output of the graph depends on, in order: the converter leaves out the others."""
+    """Return the nodes that an output of the graph depends on, in order; the converter omits others."""
     needed = set(graph.outputs)
     kept = []
     for node in reversed(graph.nodes):
@@ -133,7 +141,7 @@ class _Writer:
         self._caffe = _is_caffe(result)
 
     def written(self, node: NodeProto) -> list[NodeProto]:
-        """The nodes in place of one; none where it stays."""
+        """Return the nodes that replace a node, or [] if it stays."""
         graph = self._graph
         constants = [name in graph.constants for name in node.input]
         if node.op_type == "BatchNormalization" and all(constants[1:5]) and not any(node.output[1:]):
@@ -147,10 +155,13 @@ class _Writer:
         return []
 
     def brought_back(self, node: NodeProto, turned: Container[str]) -> list[NodeProto]:
-        """What comes before a convolution whose input is in the model's order of axes, and before a fully connected
-        operator whose input is INT16 whatever reads it, a Concat, or read by others as well: a move of its own, which
-        the operator then reads. Of a Caffe network each InnerProduct has one of its own. A product of other than two
-        dimensions, which the converter refuses, has one here where others compute with what it reads."""
+        """Return the converter's additional move before a convolution or fully connected operator; redirect its input.
+
+        A convolution has a move if its input is in the model's order of axes. A fully connected operator has a move if
+        its input is a Concat, INT16 in any case, or shared with other operators. In a Caffe network each InnerProduct
+        has its own move. The converter refuses a product that is not 2-D; here such a product has a move if other
+        operators compute with its input.
+        """
         from onnx import helper
 
         if node.op_type not in WEIGHTED or node.input[1] not in self._graph.constants:
@@ -181,8 +192,7 @@ class _Writer:
         return [move]
 
     def _is_residual(self, source: str) -> bool:
-        """Whether a tensor of other than two dimensions is computed, and read by products with constants and by what
-        computes with it, but by no other convolution."""
+        """Return whether a computed tensor, not 2-D, feeds constant products and other operators, but no convolution."""
         graph = self._graph
         made = graph.producer.get(source)
         if made is None or made.op_type in REARRANGING or source in graph.outputs or source not in graph.shapes:
@@ -193,8 +203,10 @@ class _Writer:
         return bool(computing) and {each.op_type for each in weighted} == {"MatMul"}
 
     def _normalisation(self, node: NodeProto) -> list[NodeProto]:
-        """factor = gamma / sqrt(variance + epsilon), offset = beta - mean * factor, in double precision, and kept as
-        float32 (of Caffe's BatchNorm the sum is float32)."""
+        """Return factor = gamma / sqrt(variance + epsilon) and offset = beta - mean * factor as MUL and ADD.
+
+        Computed in double precision and stored as float32 (for Caffe's BatchNorm the sum is float32).
+        """
         shape = self._graph.shapes.get(node.input[0])
         if shape is None or len(shape) < 2:
             return []
@@ -214,7 +226,7 @@ class _Writer:
         return [helper.make_node("Mul", [node.input[0], factor], [node.output[0]], name=node.name)]
 
     def _mean(self, node: NodeProto) -> list[NodeProto]:
-        """Over one axis: the sum, and that times 1 / n; over both spatial axes it is a pool and stays."""
+        """Convert a mean over one axis to a sum times 1 / n; a mean over both spatial axes is a pool and stays."""
         from onnx import helper
 
         shape, axes = self._graph.shapes.get(node.input[0], ()), attribute(node, "axes")
@@ -239,11 +251,11 @@ class _Writer:
     def _line(
         self, node: NodeProto, source: str, between: str, line: tuple[np.ndarray, np.ndarray | str]
     ) -> list[NodeProto]:
-        """source * factor + offset, where ``line`` is both, an offset perhaps by the name it has already."""
+        """Return source * factor + offset; ``line`` has both, the offset possibly as the name of an existing tensor."""
         from onnx import helper
 
         name = node.output[0]
-        # The converter names what it adds after the node, and a node without a name after the list of its outputs.
+        # The converter names added tensors after the node, or after the list of its outputs if unnamed.
         stem = node.name or str(list(node.output))
         product = self._free((source if between.startswith("/") else stem) + between)
         factor, offset = line

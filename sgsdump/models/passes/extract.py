@@ -63,8 +63,8 @@ class Extractor:
     ) -> onnx.ModelProto:
         """Return the sub-model that computes ``output_names`` (distinct, in that order) from ``input_names``.
 
-        input_names   tensors at which the model is cut. They become the first inputs, in that order, needed or not. Model
-                      inputs that are still needed follow. None: the model inputs that the outputs need.
+        input_names   tensors at which the model is cut. They become the first inputs, in that order, needed or not.
+                      Model inputs that are still needed follow. None: the model inputs that the outputs need.
         output_names  node outputs, or inputs and weights of the model. Their types are as declared, or absent if not
                       declared (runtimes infer them).
         types         type by tensor name, which overrides the model's: types of values from an actual run

@@ -47,7 +47,7 @@ _SET_ASIDE = "sgsdump.set_aside"
 
 
 def lift(proto: ModelProto) -> ModelProto:
-    """Return the model at opset 15 and IR version 8 or newer, without weights among its inputs; ``proto`` if already so.
+    """Return the model at opset 15 and IR version 8 or newer, without weights among its inputs.
 
     Weights must be in the model, and nodes in topological order. Raises ModelError for a model that cannot be
     converted.

@@ -1,4 +1,4 @@
-"""Rewrites of a whole model: inline functions, fold constants, fix input sizes, add outputs, convert to single precision.
+"""Rewrites of a whole model: inlined functions, folded constants, fixed input sizes, added outputs, single precision.
 
 Folding replaces nodes that do not depend on the model's inputs: Constant nodes, Shape of a known shape, and all results
 of these. Exporters write long chains of Shape, Gather, Unsqueeze and Concat around every Reshape. These chains are no
@@ -165,7 +165,7 @@ def _static_shapes(proto: ModelProto) -> dict[str, tuple[int, ...]]:
 
 
 def inline_functions(proto: ModelProto) -> ModelProto:
-    """Return the model with its functions inlined, so that inner tensors can be dumped; ``proto`` itself if it has none.
+    """Return the model with its functions inlined, so that inner tensors can be dumped; ``proto`` itself without any.
 
     A runtime inlines functions before it runs a model, so values are unchanged. Inner tensors and nodes are numbered
     (``sum__1``, ``sum__2`` for the second call); outputs of the calls keep their names. A function for another opset

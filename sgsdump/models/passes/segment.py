@@ -40,7 +40,7 @@ def cut(
     max_bytes: int = MAX_BYTES,
     uncut: Collection[str] = (),
 ) -> list[Segment]:
-    """Split sorted nodes into segments of at most ``max_nodes``, and ``max_bytes`` of outputs and weights, but at least one.
+    """Split sorted nodes into segments of at most ``max_nodes``, and ``max_bytes`` of outputs and weights.
 
     sizes  bytes by tensor name; a tensor of unknown size counts 0
     uncut  tensors that must be written and read in one segment, whatever its length; see ``unrounded``
@@ -71,7 +71,7 @@ def segment(nodes: Sequence[onnx.NodeProto], weights: set[str]) -> Segment:
 
 
 def without_reading(part: Segment, absent: Mapping[str, onnx.TypeProto]) -> Segment:
-    """Return the segment with absent optional values (name -> optional type) created inside: they cannot be passed in."""
+    """Return the segment with absent optional values (name -> optional type) created inside: they cannot be passed."""
     if not absent:
         return part
     from onnx import helper

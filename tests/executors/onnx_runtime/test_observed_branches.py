@@ -51,7 +51,7 @@ def test_feeds_that_differ_leave_the_if_and_what_is_inside():
     assert staying(model) == {"b.if": DIFFERS} and not taken(model)
     assert model.proto.SerializeToString() == by_rate().proto.SerializeToString()
     assert model.branches.sentences() == [
-        "b.if (If) stays: inputs differ in the branch that they take; what is inside is neither dumped nor quantised"
+        "b.if (If) stays: different inputs take different branches; its inner tensors are neither dumped nor quantised"
     ]
 
 

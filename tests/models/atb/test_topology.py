@@ -113,7 +113,7 @@ def test_levels_unfold_and_a_model_has_a_level_0() -> None:
     assert shown(checked(LAYER))[1] == ("Act_1_1_0", "Act", ["t"], ["y"])
     model = {"modelName": "net", "inTensors": ["i"], "weightTensors": ["w"], "outTensors": ["y"], "nodes": [LAYER]}
     assert shown(checked(model, 0)) == [("net", "net", ["i", "w"], ["y"])]
-    with pytest.raises(ConfigError, match="no level -2"):
+    with pytest.raises(ConfigError, match="invalid --level -2"):
         atb_graph(LAYER, -2)
 
 
@@ -155,7 +155,7 @@ def test_a_cycle_is_cut_and_another_order_is_sorted() -> None:
 
     cycle = checked({"opName": "r", "nodes": [operation("a", "p", "q"), operation("b", "q", "p")]})
     assert shown(cycle) == [("a", "A", ["p"], ["q"]), ("b", "A", ["q"], ["p#2"])]
-    assert "taken as inputs: 'p'" in cycle.doc_string
+    assert "treated as inputs: 'p'" in cycle.doc_string
     backwards = checked({"opName": "r", "nodes": [operation("b", "q", "y"), operation("a", "x", "q")]})
     assert [row[0] for row in shown(backwards)] == ["a", "b"] and not backwards.doc_string
 

@@ -28,34 +28,34 @@ def one(kind: str, more: str = "", bottom: str = "data") -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (one("Foo"), r"line 2: layer 'x' \(Foo\) is of a type that is not known"),
-        (one("Convolutoin"), r"not known; did you mean 'Convolution' or"),
+        (one("Foo"), r"line 2: layer 'x' \(Foo\) has an unknown type"),
+        (one("Convolutoin"), r"has an unknown type; did you mean 'Convolution' or"),
         (one(""), r"line 2: layer 'x' \(no type\) has no type"),
-        (one("DetectionOutput"), r"line 2: .*is post-processing, and no layer is left without it; give the net"),
-        (one("DetectionOutput", bottom="nobody"), "line 2: .*reads the blob 'nobody', which nothing makes"),
-        (one("ReLU", bottom="nobody"), "line 2: .*reads the blob 'nobody', which nothing makes"),
+        (one("DetectionOutput"), r"line 2: .*is post-processing, and no other layer is left; give the net"),
+        (one("DetectionOutput", bottom="nobody"), "line 2: .*reads the blob 'nobody', which no layer computes"),
+        (one("ReLU", bottom="nobody"), "line 2: .*reads the blob 'nobody', which no layer computes"),
         (
             one("ReLU", bottom="z") + 'layer { name: "z" type: "ReLU" bottom: "y" top: "z" }',
-            "reads the blob 'z', which only 'z' makes, further down; the net has a cycle",
+            "reads the blob 'z', which only the later layer 'z' computes; the network has a cycle",
         ),
-        (one("ReLU", bottom="y"), "reads the blob 'y', which only 'x' makes, further down"),
+        (one("ReLU", bottom="y"), "reads the blob 'y', which only the later layer 'x' computes"),
         (
             one("ReLU") + 'layer { name: "z" type: "ReLU" bottom: "data" top: "y" }',
-            "line 3: .*'y', which is there already",
+            "line 3: .*'y', which already exists",
         ),
-        (one("ReLU", 'bottom: "data"'), "takes 1 bottoms, it has 2"),
-        (one("ReLU", 'top: "z"'), "makes 1 top, it names 2"),
+        (one("ReLU", 'bottom: "data"'), "takes 1 bottoms, but has 2"),
+        (one("ReLU", 'top: "z"'), "has 1 top, but names 2"),
         (one("Data"), "line 2: .*reads a training data set; use the deploy prototxt"),
         (one("Softmax", "softmax_param { axis: 4 }"), "names the axis 4 of an input of shape"),
         (one("Pooling"), "needs a kernel and a stride"),
         (one("Pooling", "pooling_param { pool: STOCHASTIC kernel_size: 2 }"), "STOCHASTIC pooling"),
         (one("Pooling", "pooling_param { kernel_size: 2 stride: 0 }"), "needs a kernel and a stride"),
-        (one("Pooling", "pooling_param { kernel_size: 2 kernel_h: 2 }"), "Caffe takes one of them"),
+        (one("Pooling", "pooling_param { kernel_size: 2 kernel_h: 2 }"), "Caffe allows only one of them"),
         (
             one("Pooling", "pooling_param { pool: BEST }"),
             "line 2 is not a prototxt of a Caffe net: .*no value named BEST",
         ),
-        (one("Reshape", "reshape_param { shape { dim: 7 } }"), "cannot make"),
+        (one("Reshape", "reshape_param { shape { dim: 7 } }"), "cannot reshape"),
         (one("Reshape", "reshape_param { shape { dim: -1 dim: 0 dim: -1 } }"), "at most one may be -1"),
         (one("Slice", "slice_param { slice_point: 9 }"), "cannot cut"),
         (one("Eltwise", "eltwise_param { coeff: 1 }"), "takes 2 or more bottoms"),
@@ -74,7 +74,7 @@ def one(kind: str, more: str = "", bottom: str = "data") -> str:
         ("", "is empty"),
         ("hello world", "is not a prototxt"),
         ("name: 'net'", "it holds no layers"),
-        ("layer { type: 'Input' top: 'data' }", "needs a shape for each of its tops, 'data'; it gives 0"),
+        ("layer { type: 'Input' top: 'data' }", "but gives 0"),
         ("input: 'data' layer { type: 'ReLU' bottom: 'data' top: 'y' }", "1 inputs but 0 input shapes"),
         (
             inputs_text({"data": (1, 0, 2, 2)}) + "layer { type: 'ReLU' bottom: 'data' top: 'y' }",
@@ -84,9 +84,9 @@ def one(kind: str, more: str = "", bottom: str = "data") -> str:
             inputs_text({"data": (1 << 20, 1 << 20)}) + "layer { type: 'ReLU' bottom: 'data' top: 'y' }",
             "more than the 2.31",
         ),
-        (INPUT, "computes nothing"),
+        (INPUT, "has no outputs"),
         ("layer { type: 'ReLU' bottom: 'data' top: 'y' }", "has no input"),
-        (one("ReLU", "include { phase: TEST } exclude { phase: TRAIN }"), "one kind only"),
+        (one("ReLU", "include { phase: TEST } exclude { phase: TRAIN }"), "only one kind"),
         (one("ReLU") + "layers { type: RELU bottom: 'y' top: 'z' }", "mixes 'layer' and 'layers'"),
         ("layers { layer { name: 'c' type: 'conv' } }", "upgrade_net_proto_text"),
         ("layers { type: 99 }", "is not a prototxt|has no type"),
@@ -115,7 +115,7 @@ def test_a_prototxt_that_makes_no_net(tmp_path: Path, text: str, message: str) -
             [FILTER, BIAS],
             r"needs a filter of shape \[4, 4, 9, 1\]; .*\[4, 4, 3, 3\]",
         ),
-        ("num_output: 4 kernel_size: 3 group: 3", [FILTER, BIAS], "into 3 groups; it cannot"),
+        ("num_output: 4 kernel_size: 3 group: 3", [FILTER, BIAS], "into 3 groups"),
         ("num_output: 4", [FILTER, BIAS], "needs kernel_size"),
         ("num_output: 4 kernel_size: 0", [FILTER, BIAS], "of 0"),
         ("num_output: 4 kernel_size: 3 stride: 1 stride: 1 stride: 1", [FILTER, BIAS], "gives 3 numbers for stride"),
@@ -130,7 +130,7 @@ def test_weights_that_do_not_fit(tmp_path: Path, param: str, blobs: list[np.ndar
 
 def test_missing_weights(tmp_path: Path) -> None:
     with pytest.raises(
-        ModelError, match=r"'conv'.*has no weights in .*; it has 'conv1'; do the two files belong together"
+        ModelError, match=r"'conv'.*has no weights in .*; it has 'conv1'; check that the two files belong together"
     ):
         opened(tmp_path, GOOD, {"conv1": [FILTER, BIAS]})
     prototxt, caffe = save(tmp_path, GOOD, {"conv": [FILTER, BIAS]})
@@ -149,13 +149,13 @@ def test_names_with_line_breaks_stay_on_one_line(tmp_path: Path) -> None:
 
 def test_two_layers_of_one_name_with_weights(tmp_path: Path) -> None:
     twice = GOOD + (CONV % "num_output: 4 kernel_size: 3").replace('top: "c"', 'top: "d"')
-    with pytest.raises(ModelError, match=r"line 2: .*not the only one of this name"):
+    with pytest.raises(ModelError, match=r"line 2: .*shares its name with another layer"):
         opened(tmp_path, twice, {"conv": [FILTER, BIAS]})
 
 
 def test_files_in_each_others_place(tmp_path: Path) -> None:
     prototxt, caffe = save(tmp_path, GOOD, {"conv": [FILTER, BIAS]})
-    with pytest.raises(ModelError, match=r"is not text, so not a prototxt; give the .prototxt as the model"):
+    with pytest.raises(ModelError, match=r"is not a prototxt, because it is not text; give the .prototxt as the model"):
         open_model(caffe, prototxt)
     with pytest.raises(ModelError, match="is text, not a caffemodel"):
         open_model(prototxt, prototxt)
@@ -188,7 +188,7 @@ def test_blobs_that_contradict_themselves(tmp_path: Path) -> None:
         open_model(prototxt, caffe)
     blob.data[0] = bytes(41)
     caffe.write_bytes(net.SerializeToString())
-    with pytest.raises(ModelError, match="41 bytes holds no whole number"):
+    with pytest.raises(ModelError, match="41 bytes ends within a value"):
         open_model(prototxt, caffe)
 
 

@@ -175,7 +175,7 @@ def test_losses_and_their_labels_are_left_out(tmp_path: Path) -> None:
 
 def test_a_loss_that_is_read_is_refused(tmp_path: Path) -> None:
     text = inputs_text({"data": X.shape, "label": (1,)}) + layer("EuclideanLoss", "data label", "loss")
-    with pytest.raises(ModelError, match=r"line 3: layer 'loss' \(EuclideanLoss\) is of a type that is not known"):
+    with pytest.raises(ModelError, match=r"line 3: layer 'loss' \(EuclideanLoss\) has an unknown type"):
         opened(tmp_path, text + layer("Power", "loss", "more"))
 
 

@@ -277,7 +277,7 @@ def test_npy(work):
         np.save("x.npy", given)
         assert np.array_equal(only("x.npy"), array)
     np.save("x.npy", array - 1)
-    with pytest.raises(InputError, match="make grey levels from -3 to 423 of it, not 0 to 255"):
+    with pytest.raises(InputError, match="give grey levels from -3 to 423, not 0 to 255"):
         only("x.npy", config=RGB, normalised=False)
     with pytest.raises(InputError, match=r"values from -1.0 to 70.0, but the model's input 'data' is uint8"):
         only("x.npy", spec=InputSpec("data", SPEC.shape, np.dtype(np.uint8)))
@@ -356,7 +356,7 @@ def test_a_folder_for_each_input(work):
     ("images", "inputs", "message"),
     [
         ("no.jpg", 1, "there is no image, folder or list 'no.jpg'"),
-        ("empty", 1, "no pictures and no .npy or .npz files in the folder empty"),
+        ("empty", 1, "no images and no .npy or .npz files in the folder empty"),
         ("blank.txt", 1, "the list blank.txt is empty"),
         ("list.txt", 1, "list.txt:3: there is no file 'gone.png'"),
         ("no:list.txt", 1, "there is no folder 'no'"),

@@ -146,7 +146,7 @@ def test_operators_that_onnx_tried_and_gave_up_are_lifted(op_type, attributes):
 def test_a_model_without_an_opset_is_refused():
     proto = residual_net(9).proto
     del proto.opset_import[:]
-    with pytest.raises(ModelError, match=r"names no opset: it is older than ONNX 1\.0; export it anew"):
+    with pytest.raises(ModelError, match=r"names no opset: it is older than ONNX 1\.0; export it again"):
         lift(proto)
 
 
@@ -159,7 +159,7 @@ def test_a_nearest_resize_of_opset_10_that_no_single_one_means_is_refused():
 
 def test_a_model_that_cannot_be_converted_is_refused_in_one_line():
     proto = model([node("NoSuchOperator", ["data"], "y")], {}, {"data": (1, 3)}, ["y"], 9).proto
-    with pytest.raises(ModelError, match=r"^the model is of opset 9; quantising needs opset 15.*[^\n]*$"):
+    with pytest.raises(ModelError, match=r"^the model has opset 9, but quantisation needs opset 15.*[^\n]*$"):
         lift(proto)
 
 

@@ -240,7 +240,7 @@ def arg_max(builder: LayerBuilder) -> list[Value]:
 
 
 def _largest(builder: LayerBuilder, source: Value | str, axis: int, size: int, count: int) -> tuple[str, str]:
-    """Return values and float indices of the largest values; reversed, because TopK prefers the first of equal values."""
+    """Return values and float indices of the largest values; reversed, because TopK prefers the first of equals."""
     backwards = builder.node("Slice", source, [-1], [-INT_MAX - 1], [axis], [-1])
     places = builder.inner("places")
     values = builder.node("TopK", backwards, [count], also=[places], axis=axis, largest=1, sorted=1)

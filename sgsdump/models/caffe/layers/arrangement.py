@@ -66,7 +66,7 @@ def flatten(builder: LayerBuilder) -> list[Value]:
 
 
 def reshape(builder: LayerBuilder) -> list[Value]:
-    """Convert Reshape: 0 copies the input's size, -1 infers it; only ``num_axes`` axes from ``axis`` on are replaced."""
+    """Convert Reshape: 0 copies the input's size, -1 infers it; only ``num_axes`` axes from ``axis`` on change."""
     builder.expect(1)
     param = builder.message.reshape_param
     begin = builder.axis(param.axis, end=True)
@@ -207,7 +207,7 @@ def interp(builder: LayerBuilder) -> list[Value]:
 
 
 def upsample(builder: LayerBuilder) -> list[Value]:
-    """Convert Upsample: repeat values of one bottom, or scatter values to the positions of a pooling mask among zeros."""
+    """Convert Upsample: repeat values of one bottom, or scatter values to the positions of a pooling mask."""
     builder.expect(1, 2)
     _check_picture(builder)
     param = builder.message.upsample_param

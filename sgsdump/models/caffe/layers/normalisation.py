@@ -38,7 +38,7 @@ def batch_norm(builder: LayerBuilder) -> list[Value]:
 
 
 def bn(builder: LayerBuilder) -> list[Value]:
-    """Convert BN of forks: scale and shift that include the statistics (SegNet), or followed by mean and variance (PSPNet)."""
+    """Convert BN of forks: scale and shift with folded statistics (SegNet), or also mean and variance (PSPNet)."""
     builder.expect(1)
     if len(builder.shape) < 2:
         builder.fail(f"needs an input with channels, not {list(builder.shape)}")

@@ -229,7 +229,7 @@ def _prepared(builder: LayerBuilder) -> tuple[Geometry, int]:
 
 
 def _sizes(builder: LayerBuilder, param: Any, repeated: str, pair: str | None, default: int | None) -> tuple[int, ...]:
-    """Return a size per spatial axis: from ``pad_h``/``pad_w``, or from ``pad`` given for all, for each, or not at all."""
+    """Return a size per spatial axis, from ``pad_h``/``pad_w``, from ``pad`` for all or each, or the default."""
     rank = len(builder.shape) - 2
     numbers = tuple(getattr(param, repeated))
     if pair and (param.HasField(f"{pair}_h") or param.HasField(f"{pair}_w")):
