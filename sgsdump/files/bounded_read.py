@@ -85,7 +85,7 @@ def read_all(path: Path | str, limit: int, kind: str) -> bytes:
     with reading(path):
         data = read_start(path, limit + 1)
     if len(data) > limit:
-        raise FormatError(f"{path} has more than {limit >> 20} MiB, too much for {kind}")
+        raise FormatError(f"{path} has more than {limit >> 20} MiB, too large for {kind}")
     return data
 
 

@@ -52,7 +52,7 @@ def inside(root: Path, name: str) -> Path:
         raise FormatError(f"{root} names the file {name[:80]!r}, which is not in the folder")
     path = root / name
     if not path.is_file():
-        raise FormatError(f"{path} is missing; was the folder copied whole?")
+        raise FormatError(f"{path} is missing; copy the complete folder")
     if path.is_symlink() and leads_out(path, root):
         raise FormatError(f"{path} is a link that leads out of the folder; it is not followed")
     return path

@@ -53,9 +53,9 @@ _MAPPED: weakref.WeakKeyDictionary[Source, None] = weakref.WeakKeyDictionary()
 class Source:
     """A file whose values are read on request, with its path and its identity at opening.
 
-    ``path`` is None for a file without a name, which nobody else can change. The file is mapped again when needed.
-    Mapped files count towards the system's limit of open files, so only the last MAPPED files stay mapped, besides
-    those with a view.
+    ``path`` is None for a file without a name, which no other program can change. The file is mapped again when needed.
+    Mapped files count towards the system's limit of open files. Only the last MAPPED files and files with a view
+    therefore stay mapped.
     """
 
     __slots__ = ("__weakref__", "_kept", "_mapped", "_name", "identity", "key", "path")

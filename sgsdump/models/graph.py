@@ -281,7 +281,7 @@ def sorted_nodes(graph: GraphProto) -> list[NodeProto]:
     order = _ready_first(waits, users)
     if len(order) < len(graph.node):
         stuck = min(set(range(len(graph.node))) - set(order))
-        raise ModelError(f"the model's graph has a cycle: {called(graph.node[stuck])} waits for its own result")
+        raise ModelError(f"the model's graph has a cycle: {called(graph.node[stuck])} depends on its own output")
     return [graph.node[index] for index in order]
 
 

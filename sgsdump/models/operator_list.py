@@ -1,7 +1,7 @@
 """List of a model's operators, for choosing names.
 
-Supported are ONNX and every format that is read as ONNX, exported torch programs, the text of a graph
-(``ge_proto_*.txt``), the program topology in a dump's tree, and msprobe dumps of the task ``structure``.
+Supported are ONNX and every format that is read as ONNX, exported torch programs, graphs as text (``ge_proto_*.txt``),
+the program topology in a dump's tree, and msprobe dumps of the task ``structure``.
 
 An exported program (``.pt2``, by ``torch.export.save``) is read without torch and without running any code. It is a zip
 archive. ``…/models/NAME.json`` (older: ``serialized_exported_program.json``) holds the graph as

@@ -2,7 +2,7 @@
 
 Every model file is checked here, and few have these formats, so a reader is imported only when needed. A Caffe prototxt
 is recognised by its ending, or by text with a layer. A caffemodel given in its place is recognised by its ending, so
-that the message can tell what to give instead.
+that the message can name the right file.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def read(folder: Path | str = ".", dumps_fixed: bool = True) -> DebugConfig | No
 
 
 def dump_path(config: DebugConfig, name: str = DUMP_NAME) -> Path:
-    """Return the file to write; with ``dumpdonotrecovery`` the first free one of ``x.bin``, ``x_1.bin`` …"""
+    """Return the file to write; with ``dumpdonotrecovery`` the first free one of ``x.bin``, ``x_1.bin`` and so on."""
     path = config.path / name
     number = 0
     while config.do_not_recover and path.exists():

@@ -84,8 +84,8 @@ class InputConfig:
 
     conv_format      input_format of [CONV_CONFIG]; None if absent
     tensor_arrays    first inputs of the convolutions to raise to INT16
-    by_level         those of tensor_arrays that a calibration level raised and no file names
-    by_quant_file    those of tensor_arrays that a quant file raised
+    by_level         subset of tensor_arrays that a calibration level raised and no file names
+    by_quant_file    subset of tensor_arrays that a quant file raised
     one_for_all      keys of means and std with one value for several images
     means_by_colour  False if there are image inputs, but no mean_red, mean_green and mean_blue
     """

@@ -66,7 +66,7 @@ class NetTensor:
 
     @property
     def order(self) -> str:
-        """Order in memory, the last word of ``ddr_type``: ``NHWC``, ``NHWX``, ``KB`` (filters), ``RGB`` …"""
+        """Order in memory, the last word of ``ddr_type``, such as ``NHWC``, ``NHWX``, ``KB`` (filters) or ``RGB``."""
         return self.ddr_type.rpartition("_")[2]
 
 

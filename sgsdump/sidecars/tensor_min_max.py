@@ -42,8 +42,9 @@ _LINE = re.compile(rf"Name:(.*), min: ({_NUMBER}), max: ({_NUMBER});\s*")
 def read_ranges(path: Path | str) -> dict[str, Range]:
     """Return tensor name -> Range, in file order.
 
-    Raises FormatError, with the line or entry, for another file type, a repeated name with another range, NaN or
-    infinity, a min above its max, or a pickle with more than plain data. Raises ConfigError if the file cannot be read.
+    Raises FormatError, with the line or entry, for another file type, NaN or infinity, or a min above its max. A
+    repeated name with another range, and a pickle with more than plain data, are FormatErrors too. Raises ConfigError
+    if the file cannot be read.
     """
     path = Path(path)
     data = read_bytes(path, PICKLE_LIMIT)

@@ -101,7 +101,7 @@ def summarise(values: np.ndarray) -> Statistics:
 
 
 def merged(parts: Iterable[Statistics]) -> Statistics:
-    """Merge the statistics that ``summarise`` gave for parts of a tensor; no parts give those of an empty tensor."""
+    """Merge the statistics that ``summarise`` gave for parts of a tensor; without parts, describe an empty tensor."""
     parts = list(parts)
     counts = [sum(getattr(part, name) for part in parts) for name in ("count", "nan", "negative_inf", "positive_inf")]
     counted = [part for part in parts if part.finite]

@@ -274,7 +274,9 @@ class Tensor:
         if info.layout == layout:
             return tensor
         if info.layout not in PLAIN or info.shape is None or sorted(info.layout) != sorted(layout):
-            raise ValuesError(f"cannot become {layout}: its layout is {info.layout or 'unknown'}", tensor=info.name)
+            raise ValuesError(
+                f"cannot be converted to {layout}: its layout is {info.layout or 'unknown'}", tensor=info.name
+            )
         order = [info.layout.index(letter) for letter in layout]
         shape, quant = tuple(info.shape[axis] for axis in order), info.quant
         if quant is not None and quant.axis is not None:
@@ -394,9 +396,11 @@ def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
     letters = _LETTERS.get(layout)
     of = info.layout if info.layout and info.layout in PLAIN else ""
     if not info.shape or 0 in info.shape or (letters and sorted(of) != sorted(letters)):
-        raise ValuesError(f"cannot become {layout}: its layout is {info.layout or 'unknown'}", tensor=info.name)
+        raise ValuesError(
+            f"cannot be converted to {layout}: its layout is {info.layout or 'unknown'}", tensor=info.name
+        )
     if tensor.statistics is not None:
-        raise ValuesError(f"cannot become {layout}: only statistics were dumped", tensor=info.name)
+        raise ValuesError(f"cannot be converted to {layout}: only statistics were dumped", tensor=info.name)
     c0 = 4 * BLOCK if name_of(info.dtype).endswith("int4") else 2 * BLOCK if info.dtype.itemsize == 1 else BLOCK
     shape = device_shape(info.shape, of, layout, c0, BLOCK)
     to = replace(info, shape=shape, layout=layout, origin=Origin(info.shape, info.layout))

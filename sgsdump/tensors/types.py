@@ -103,7 +103,7 @@ class Range:
     min, max  float64 arrays of one value per tensor, or C per channel
     bit       bit width, such as 8 or 16, or None
     wide      range used instead if the tensor is stored with 16 bits, whose steps are fine enough to clip nothing
-    uncut     original ends of a range that was clipped, because a mask has values beyond those that matter
+    uncut     original ends of a range that was clipped, because a mask has values that do not matter
     """
 
     min: np.ndarray

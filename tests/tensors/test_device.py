@@ -295,7 +295,7 @@ def test_what_cannot_become_a_devices_is_told() -> None:
         (Tensor(TensorInfo("x", None, np.dtype(np.int8)), lambda: values((4,))), "FRACTAL_NZ"),
         (Tensor.of_statistics(TensorInfo("x", (2, 2), np.dtype(np.int8)), Statistics()), "FRACTAL_NZ"),
     ):
-        with pytest.raises(ValuesError, match=f"^tensor 'x' cannot become {layout}: "):
+        with pytest.raises(ValuesError, match=f"^tensor 'x' cannot be converted to {layout}: "):
             in_device_layout(tensor, layout)
 
 

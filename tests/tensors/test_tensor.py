@@ -172,9 +172,9 @@ def test_layouts() -> None:
     made = Tensor.of("x", nchw, layout="NCHW")
     assert made.real("logical") is nchw and made.real("NCHW") is nchw
     np.testing.assert_array_equal(made.real(layout="NHWC"), nchw.transpose(0, 2, 3, 1))
-    with pytest.raises(ValuesError, match="cannot become NCDHW: its layout is NCHW"):
+    with pytest.raises(ValuesError, match="cannot be converted to NCDHW: its layout is NCHW"):
         made.real("NCDHW")
-    with pytest.raises(ValuesError, match="cannot become NHWC: its layout is unknown"):
+    with pytest.raises(ValuesError, match="cannot be converted to NHWC: its layout is unknown"):
         Tensor.of("x", nchw).real("NHWC")
 
 

@@ -1,11 +1,13 @@
-"""Operations of an ATB layer or model, read from the JSON of the vendor's probes (one object, mostly one line)::
+"""Operations of an ATB layer or model, read from the JSON of the vendor's probes.
+
+The JSON is one object, mostly on one line::
 
     layer  {"opName", "opType", "param", "inTensors", "outTensors", "internalTensors", "nodes": [the same, inside]}
     model  {"modelName", "inTensors", "outTensors", "internalTensors", "weightTensors", "nodes": [layers]}
 
 Tensor names are the same on every level: a child uses its parent's. Operations in a layer and their parameters may be
-nested to any depth. Some writers omit the tensors of the root. The inputs are then the tensors that its operations only
-read, and the outputs those that its operations only write.
+nested to any depth. Some writers omit the tensors of the root. Its inputs are then the tensors that its operations only
+read, and its outputs the tensors that its operations only write.
 
 ``-ids`` selects operations by id: ``3_1`` is child 1 of operation 3. The probes append the id to the name. If a name
 has no id, the order in the file counts.
@@ -51,7 +53,7 @@ class Operation:
 
 
 def looks_like(head: bytes) -> bool:
-    """Return whether the first bytes of a file are those of such a JSON."""
+    """Return whether the first bytes of a file look like such a JSON."""
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     named = any(key in text for key in (b'"opName"', b'"modelName"'))
     return text.startswith(b"{") and named and any(key in text for key in (b'"nodes"', b'"inTensors"'))
@@ -107,7 +109,7 @@ def at_level(root: Operation, level: int, path: Path) -> Iterator[Operation]:
             continue
         count += 1
         if count > MOST_OPERATIONS:
-            raise FormatError(f"{path} has more than {MOST_OPERATIONS} operations, no layer's or model's")
+            raise FormatError(f"{path} has more than {MOST_OPERATIONS} operations, too many for a layer or model")
         if operation.nodes and (level < 0 or len(waiting) <= level):
             waiting.append(operation.inside(path))
         else:
@@ -134,7 +136,7 @@ def graph_of(path: Path) -> Graph:
             continue
         operation, number = numbered
         if len(operators) == MOST_OPERATIONS:
-            raise FormatError(f"{path} has more than {MOST_OPERATIONS} operations, no layer's or model's")
+            raise FormatError(f"{path} has more than {MOST_OPERATIONS} operations, too many for a layer or model")
         operators.append(GraphOperator(operation.name, operation.op_type, operation.inputs, (("id", number),)))
         waiting.append(_numbered(operation, number, path))
     return Graph(root.name, tuple(operators))

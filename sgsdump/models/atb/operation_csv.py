@@ -6,7 +6,7 @@
     DataGenRange|InTensorFile|OutTensorFile|TestType|TestLevel|FromModel|SocVersion|ExpectedError
     1|c|LinearOperation_1_1|{"transposeB":true}|2|float16;float16|nd;nd|8,64;32,64|1|float16|nd|8,32|…
 
-Type names are either the names of this CSV (float32, bfloat16) or those of statistic.csv (float, bf16).
+Type names are either the names of this CSV (float32, bfloat16) or the names of statistic.csv (float, bf16).
 """
 
 from __future__ import annotations

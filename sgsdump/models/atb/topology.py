@@ -128,8 +128,8 @@ def _node(operation: Operation, taken: dict[str, int]) -> onnx.NodeProto:
 def _order(graph: onnx.GraphProto, notes: list[str]) -> dict[str, str]:
     """Sort the nodes into an executable order, the file's if possible; return the last versions of overwritten tensors.
 
-    If there is no executable order (a cycle, a tensor written twice or over an input), the file's order stays, and a
-    read refers to the latest write before it.
+    Without an executable order (a cycle, a tensor written twice or over an input), the file's order stays. A read then
+    refers to the latest write before it.
     """
     try:
         nodes = [type(node).FromString(node.SerializeToString()) for node in sorted_nodes(graph)]

@@ -102,7 +102,7 @@ class LayerBuilder:
         rank = len(self.shape)
         index = axis + rank + end if axis < 0 else axis
         if not 0 <= index < rank + end:
-            self.fail(f"names the axis {axis} of an input of shape {list(self.shape)}")
+            self.fail(f"has the axis {axis}, which is not in an input of shape {list(self.shape)}")
         return index
 
     def weight(self, index: int, shape: Shape, what: str) -> np.ndarray:

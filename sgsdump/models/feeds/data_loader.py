@@ -5,9 +5,9 @@
             yield {"input": prepare(path)}
 
 ``FILE.py`` uses its ``load_data`` (Polygraphy's name), ``FILE.py:NAME`` uses NAME: a function, a class, any other
-iterable, or an object with onnxruntime's ``get_next``. Each item is a dictionary with one array per model input, as the
-float model takes it (``feeds.py`` describes the fixed model's input), or a pair of such a dictionary and a label. The
-label is any data that a user's own metric needs for the run.
+iterable, or an object with onnxruntime's ``get_next``. Each item is a dictionary with one array per model input, or a
+pair of such a dictionary and a label. Arrays are inputs of the float model; ``feeds.py`` describes the fixed model's
+input. The label is any data that a user's own metric needs for the run.
 
 Commands that run a feed once read one after another (``loaded_feeds``). Commands that run feeds repeatedly, or in
 several processes, keep them in a temporary file of the command (``LoadedFeeds``); only feeds that are run are in
@@ -48,9 +48,9 @@ Arrays = Mapping[str, Any]
 def raw_feeds(script: str, inputs: Sequence[str]) -> Iterator[tuple[str, Feed]]:
     """Return an iterator over (number, feed) of a script, with arrays unchanged; ``inputs`` are the model's.
 
-    Raises InputError immediately if the file does not exist, cannot be imported or lacks the name. Raises InputError
-    during iteration for errors of the user's Python, for an item that is not a feed of these inputs, for a script
-    without feeds, and for more than MOST_FEEDS.
+    Raises InputError immediately if the file does not exist, cannot be imported or lacks the name. During iteration,
+    InputError reports errors of the user's Python and items that are not feeds of these inputs. A script without feeds,
+    or with more than MOST_FEEDS, is an error too.
     """
     loaded = labelled_feeds(script, inputs)
     return ((number, feed) for number, feed, _ in loaded)

@@ -192,7 +192,7 @@ class _Writer:
         return [move]
 
     def _is_residual(self, source: str) -> bool:
-        """Return whether a computed tensor, not 2-D, feeds constant products and other operators, but no convolution."""
+        """Return whether a computed tensor, not 2-D, feeds constant products and other operators, but no Conv."""
         graph = self._graph
         made = graph.producer.get(source)
         if made is None or made.op_type in REARRANGING or source in graph.outputs or source not in graph.shapes:

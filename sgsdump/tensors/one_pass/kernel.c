@@ -1,6 +1,6 @@
-/* Single passes over floats: the ends of rows, as numpy finds them in rows.py, and counts in bins, as in statistics.py
- * (of tensors, and of ranges). Vectors of any width give the same. It takes addresses, for which compiled.py, the one
- * caller, and its callers answer. The GIL is released.
+/* Single passes over floats: extremes of rows, as numpy computes them in compiled.py, and bin counts, as in
+ * statistics.py (of tensors, and of ranges). Vectors of any width give the same result. Arguments are addresses, which
+ * compiled.py, the only caller, and its callers have to check. The GIL is released.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -10,23 +10,23 @@
 #include <stdint.h>
 #include <string.h>
 
-#define INTERFACE 5 /* compiled.py has the same number, or does not use a kernel left from another version */
+#define INTERFACE 5 /* compiled.py rejects a kernel with another number, left from another version */
 
-/* The widest vectors that the processor has, chosen when the library is loaded, where the system can do that; GCC knows
- * these levels from 12 on. */
+/* Widest vectors of the processor, selected when the library is loaded, if the system supports this; GCC knows these
+ * levels since version 12. */
 #if __GNUC__ >= 12 && defined(__GLIBC__) && defined(__x86_64__)
 #define FOR_EVERY_WIDTH __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define FOR_EVERY_WIDTH
 #endif
 
-/* `rows` rows of `columns` values each, which lie together; their ends go to the results from `place` on. */
+/* `rows` contiguous rows of `columns` values each; their extremes are results `place` and following. */
 typedef struct {
     int64_t address, rows, columns, place;
 } table_t;
 
-/* Floats are compared as integers in the order of their values: a NaN, of either sign, lies beyond both infinities.
- * Rising with the value, from a float's bits; and back. */
+/* Conversion between a float's bits and an integer with the same order; a NaN of either sign is beyond both
+ * infinities. */
 static inline int32_t ordered(int32_t bits)
 {
     return bits ^ ((bits >> 31) & 0x7fffffff);
@@ -64,9 +64,9 @@ static void ends_of_rows(const table_t *tables, int64_t count, float *low, float
 }
 
 #define BLOCK 1024
-#define SPARE 16 /* bins behind the others, where what is left out counts in turn: none need wait for the count of the one before */
+#define SPARE 16 /* extra bins that count excluded values in rotation, so that no count waits for the previous one */
 
-/* The bins of at most BLOCK values; returns how many are 0. */
+/* Compute the bins of at most BLOCK values; return the number of zeros. */
 FOR_EVERY_WIDTH static int32_t find_bins(const char *values, int32_t count, float scale, float side, int32_t *bins)
 {
     int32_t zeros = 0;
@@ -82,12 +82,12 @@ FOR_EVERY_WIDTH static int32_t find_bins(const char *values, int32_t count, floa
         place = place < side ? place : side - 1;
         bin = (int32_t)place;
         bin += (int32_t)side - ((float)bin > place);
-        bins[i] = (bin & (zero - 1)) | ((2 * (int32_t)side + (i & (SPARE - 1))) & -zero); /* a choice by branches is slower */
+        bins[i] = (bin & (zero - 1)) | ((2 * (int32_t)side + (i & (SPARE - 1))) & -zero); /* branches are slower */
     }
     return zeros;
 }
 
-/* Add to the counts, all but zeros, whose number it returns. `table` has room for 2 * side + SPARE counts, all 0. */
+/* Add all values but zeros to the counts; return the number of zeros. `table`: 2 * side + SPARE counts, all 0. */
 static int64_t count_in_bins(const char *values, int64_t size, float scale, int32_t side, uint32_t *table, int64_t *counts)
 {
     int64_t zeros = 0;
@@ -95,7 +95,7 @@ static int64_t count_in_bins(const char *values, int64_t size, float scale, int3
     for (int64_t start = 0; start < size; start += BLOCK) {
         int32_t count = (int32_t)(size - start < BLOCK ? size - start : BLOCK), half = count / 2;
         zeros += find_bins(values + start * sizeof(float), count, scale, (float)side, bins);
-        for (int32_t i = 0; i < half; i++) { /* neighbours are often equal: a count would wait for that of the one before */
+        for (int32_t i = 0; i < half; i++) { /* neighbours are often equal: a count would wait for the previous one */
             table[bins[i]]++;
             table[bins[half + i]]++;
         }
@@ -107,7 +107,7 @@ static int64_t count_in_bins(const char *values, int64_t size, float scale, int3
     return zeros;
 }
 
-/* The least power of two, as its exponent, that is above the size of every value. */
+/* Exponent of the smallest power of two above the magnitude of every value. */
 static int exponent_above(const char *values, int64_t size, int smallest)
 {
     int32_t ends[2];
@@ -125,12 +125,12 @@ static int exponent_above(const char *values, int64_t size, int smallest)
     return exponent > smallest ? exponent : smallest;
 }
 
-/* What turns a value of [low, high] into its bin; `half` keeps the width of the widest spans finite. */
+/* Parameters that map a value of [low, high] to its bin; `half` keeps the width of the widest spans finite. */
 typedef struct {
     double low, high, half, origin, width, bins;
 } span_t;
 
-/* The bins of at most BLOCK values; those that lie outside count behind the others. */
+/* Compute the bins of at most BLOCK values; values outside use the extra bins. */
 FOR_EVERY_WIDTH static void find_bins_between(const char *values, int32_t count, span_t span, int32_t *bins)
 {
     for (int32_t i = 0; i < count; i++) {
@@ -148,7 +148,7 @@ FOR_EVERY_WIDTH static void find_bins_between(const char *values, int32_t count,
     }
 }
 
-/* Add to the counts. `table` has room for those and SPARE more, all 0. */
+/* Add to the counts. `table`: as many counts and SPARE more, all 0. */
 static void count_between(const char *values, int64_t size, span_t span, int64_t *table, int64_t *counts)
 {
     int32_t bins[BLOCK];

@@ -388,7 +388,7 @@ def test_layers_that_it_changes_or_refuses_are_named(tmp_path):
         return sdk_converter.caffe_facts(caffe.layers, caffe.other_weights)
 
     (changed,) = facts_of('type: "Threshold"').changed
-    assert str(changed).startswith("SDK 1.1.5 makes of Threshold (x) one whose 1 is a single step")
+    assert str(changed).startswith("SDK 1.1.5 converts Threshold (x) to one whose 1 is a single step")
     (refused,) = facts_of('type: "Reorg" reorg_param { stride: 1 }').refused
     assert refused.what == "Reorg of another stride than 2"
     assert not facts_of('type: "Reorg" reorg_param { stride: 2 }').refused

@@ -46,7 +46,7 @@ def one(kind: str, more: str = "", bottom: str = "data") -> str:
         (one("ReLU", 'bottom: "data"'), "takes 1 bottoms, but has 2"),
         (one("ReLU", 'top: "z"'), "has 1 top, but names 2"),
         (one("Data"), "line 2: .*reads a training data set; use the deploy prototxt"),
-        (one("Softmax", "softmax_param { axis: 4 }"), "names the axis 4 of an input of shape"),
+        (one("Softmax", "softmax_param { axis: 4 }"), "has the axis 4, which is not in an input of shape"),
         (one("Pooling"), "needs a kernel and a stride"),
         (one("Pooling", "pooling_param { pool: STOCHASTIC kernel_size: 2 }"), "STOCHASTIC pooling"),
         (one("Pooling", "pooling_param { kernel_size: 2 stride: 0 }"), "needs a kernel and a stride"),

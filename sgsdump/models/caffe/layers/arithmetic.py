@@ -165,7 +165,7 @@ def axpy(builder: LayerBuilder) -> list[Value]:
     factor, x, y = builder.inputs
     if len(x.shape) != 4 or x.shape != y.shape or factor.shape not in (x.shape[:2], (*x.shape[:2], 1, 1)):
         builder.fail(
-            f"needs a of shape N, C or N, C, 1, 1 and x and y of N, C, H, W, not "
+            f"needs a of shape N, C or N, C, 1, 1, and x and y of shape N, C, H, W, not "
             f"{', '.join(str(list(value.shape)) for value in builder.inputs)}"
         )
     if len(factor.shape) == 2:
