@@ -160,9 +160,9 @@ def test_trouble_is_one_line_and_leaves_nothing(folder: Path, capsys: pytest.Cap
     data = Path("int8.tflite").read_bytes()
     Path("cut.tflite").write_bytes(data[:200])
     for words, why in (
-        (("-m", "float.tflite", "--fixed", "cut.tflite"), "is the file cut off or damaged?"),
+        (("-m", "float.tflite", "--fixed", "cut.tflite"), "if the file is truncated or damaged"),
         (("-m", "float.tflite", "--fixed", "none.tflite"), "no such model file"),
-        (("-m", "float.tflite"), "convert it to ONNX"),
+        (("-m", "float.tflite"), "convert the model to ONNX"),
         (("-m", "float.tflite", "--fixed", "int8.tflite", "--scheduler", "tcp://127.0.0.1:1"), "--scheduler"),
     ):
         assert diagnose(*words) == 2
