@@ -164,7 +164,7 @@ def test_what_is_assumed_is_said_first(digits, capsys):
     assert (made.mean, made.std) == ((127.0,) * 3, (128.0,) * 3)
     assert "measured by running the preprocess file" in (digits / "diagnosis/report.html").read_text()
     assert main("diagnose -m digits.onnx -i pictures --pictures 2 --quant-level L2 -o plain".split()) == 0
-    assert "GRAY picture divided by 255" in capsys.readouterr().out.splitlines()[1]
+    assert "GRAY image divided by 255" in capsys.readouterr().out.splitlines()[1]
 
 
 def test_a_preprocess_file_that_disagrees_is_said(digits, capsys):
