@@ -26,12 +26,15 @@ from sgsdump.comparison.fused_weights import fused_modules
 from sgsdump.comparison.low_precision import Rounding, TwoRuns, first_outside, of_low_precision, types_of_products
 from sgsdump.comparison.measure import Rows
 from sgsdump.comparison.naming.compiled_graphs import of_outermost
+from sgsdump.comparison.pair_result import Measures
 from sgsdump.comparison.quantisation_change import change_findings
 from sgsdump.comparison.row import Row, differs
 from sgsdump.errors import SgsdumpError
 
+PLAIN = Measures()
 
-def conclude(pairs: Pairs, measured: Rows) -> Comparison:
+
+def conclude(pairs: Pairs, measured: Rows, measures: Measures = PLAIN) -> Comparison:
     """Return the comparison of two dumps from the results of the first two stages."""
     rows, causes = recorded(pairs, measured)
     measured = replace(measured, rows=rows)
@@ -48,12 +51,15 @@ def conclude(pairs: Pairs, measured: Rows) -> Comparison:
         pairs.completeness,
         causes=causes,
         environment=around(pairs, measured, causes),
-        agreement=agreement(pairs),
+        agreement=agreement(pairs, measures),
     )
 
 
-def agreement(pairs: Pairs) -> Agreement | None:
-    """Return how many answers of the outputs agree; None for programs, and for outputs without a template."""
+def agreement(pairs: Pairs, measures: Measures = PLAIN) -> Agreement | None:
+    """Return how many answers of the outputs agree; None for programs, and for outputs without a template.
+
+    measures  fits the values of both sides: without padding, in one order of axes.
+    """
     outputs = set(pairs.completeness.outputs)
     if not outputs or all(pairs.networks):
         return None
@@ -61,14 +67,16 @@ def agreement(pairs: Pairs) -> Agreement | None:
     for pair in pairs.alignment.pairs:
         if pair.benchmark.io != "out" or pair.benchmark.name not in outputs:
             continue
-        for record, values in zip((pair.sample, pair.benchmark), sides):
-            shape = record.tensor.shape
-            if shape is None or prod(shape) > MOST_VALUES:
-                return None
-            try:
-                values[pair.benchmark.name] = record.tensor.real()
-            except SgsdumpError:  # the pair is among those that could not be compared
-                return None
+        shape = pair.benchmark.tensor.shape
+        if shape is None or prod(shape) > MOST_VALUES:
+            return None
+        try:
+            fitted = measures.fitted(pair)
+        except SgsdumpError:  # the pair is among those that could not be compared
+            return None
+        for side, values in zip(sides, fitted):
+            array = values.array if values.to_real is None else values.to_real(values.array)
+            side[pair.benchmark.name] = array.reshape(shape) if array.size == prod(shape) else array
     return agreement_of(*sides)
 
 

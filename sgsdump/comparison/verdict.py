@@ -294,7 +294,7 @@ def _limited(row: Row, limits: Thresholds) -> Iterator[tuple[str, float, float, 
 def _recommended(evidence: Evidence, findings: Sequence[Finding]) -> Recommendation | None:
     """Return the next action that the comparison alone can recommend."""
     if not evidence.rows:
-        return None
+        return Recommendation("dump what is missing") if evidence.account.missing else None
     if evidence.is_of_other_inputs:
         return Recommendation("use the same input")
     if evidence.of_kind("between rounds"):

@@ -16,6 +16,7 @@ from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.remedy import Action
 from sgsdump.comparison.row import LEAST
 from sgsdump.comparison.verdict import NOT_FINITE, OTHER_TENSOR, RESOLUTION, Deciding, Outcome, Recommendation, Verdict
+from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.errors import listed
 from sgsdump.reports.cause_text import FEW, cause_text, explanation_text
 from sgsdump.reports.text import counted, percent, shortened, shown
@@ -119,6 +120,8 @@ def cause_line(verdict: Verdict) -> str:
     }
     if verdict.outcome in reasons:
         return f"No cause: {reasons[verdict.outcome]}."
+    if verdict.recommendation is not None and verdict.recommendation.action == "nothing":
+        return f"No cause: no layer exceeds the documented limits ({DOCUMENTED})."
     return "No single cause: no layer adds a large part of the error."
 
 

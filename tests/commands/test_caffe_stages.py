@@ -141,5 +141,5 @@ def test_the_verdict_names_the_blob_and_its_stage(net):
     fixed, reference = open_dump("sigma_outtensor_dump.bin"), open_dump("ref.bin")
     attributes = attributes_of(open_model(net / "net.prototxt", net / "net.caffemodel"))
     context = Context(fixed, reference, attributes=attributes)
-    lines = report_of(compare(fixed, reference, details=True), context=context).verdict
+    lines = report_of(compare(fixed, reference, details=True), context=context).details
     assert any("conv1 (conv1_xx_xx_xx)" in line for line in lines), lines

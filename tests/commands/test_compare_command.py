@@ -36,11 +36,12 @@ def test_prints_table_and_verdict(dumps, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("0.conv1.xx.output0                      OP_TYPE:Conv        MSE:")
     assert "RMSE:0.020000" in lines[0] and lines[2] == ""
-    assert lines[3] == "Compared: 2 of 2 layers"
+    assert lines[3].startswith("DIFFERS: ") and lines[6] == "Compared: 2 of 2 layers."
     assert main(["compare", dumps["near"], dumps["same"]]) == 0
-    said, *table = capsys.readouterr().out.splitlines()
-    assert said == "DIFFERS: 2 of 2 layers, most at conv2, RMSE 0.02"
-    assert table[0].split() == ["#", "layer", "type", "RMSE", "COS", "MSE"] and table[4:] == lines[3:]
+    *block, head, one, two, blank = (said := capsys.readouterr().out.splitlines())[:8]
+    assert block[0] == "DIFFERS: layer conv2 RMSE 0.02; 2 of 2 layers differ." and block == lines[3:7] and not blank
+    table = [head, one, two]
+    assert head.split() == ["#", "layer", "type", "RMSE", "COS", "MSE"] and said[8:] == lines[7:]
     assert table[1].split()[:3] == ["pass", "0", "conv1"] and "0.020000" in table[1].split()
 
 

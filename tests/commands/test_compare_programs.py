@@ -125,10 +125,11 @@ def test_a_changed_weight_is_found_step_by_step(place, dumped):
     operator, module, why = first(text)
     assert operator.endswith("0_conv/0_convolution/output.0") and module == CHANGED
     assert "input.1 (the weight blocks.1.conv.weight) RMSE" in why and "Runs compared: 2, of which differ: 2." in text
-    verdict = text.partition("\n\n")[2].splitlines()
-    assert verdict[0].startswith("The weight blocks.1.conv.weight differs by 0.1") and CHANGED in verdict[0]
-    assert verdict[1].startswith("Output: ") and "The error arises at " not in text, "the weight is at fault"
-    assert "Judging by the figures" not in text
+    verdict = text.splitlines()[1:4]
+    assert verdict[0].startswith("DIFFERS: output ")
+    assert verdict[1].startswith("Cause: the parameter blocks.1.conv.weight differs by 0.1") and CHANGED in verdict[1]
+    assert verdict[2] == "Next: make the cause equal on both sides, then compare again."
+    assert "by figures alone" not in text
 
 
 def test_a_version_with_one_more_operator_in_each_block(place, dumped):
@@ -138,7 +139,7 @@ def test_a_version_with_one_more_operator_in_each_block(place, dumped):
         in text
     )
     assert "the benchmark has no clip at this place of the network (blocks.0)" in text
-    assert text.count("Worst layer: none, all values are equal.") == 2
+    assert text.count("No cause: all compared values are equal.") == 3
     assert first(compared(place, dumped("--clip", "--changed"), dumped()))[1] == CHANGED
 
 
@@ -149,9 +150,9 @@ def test_a_version_with_an_operator_that_changes_the_values(place, dumped):
         (("--clip", "--scale"), "benchmark"),
     ):
         text = compared(place, *(dumped(side) for side in sides))
-        cause = next(line for line in text.splitlines() if line.strip().startswith("The error arises at "))
+        cause = next(line for line in text.splitlines() if line.startswith("Cause: "))
         assert "_mul/output.0 (aten.mul), called at" in cause, text
-        assert f"an operator that only the {which} has; what reads it, " in cause
+        assert f"exists only in the {which}; readers of its result " in cause
 
 
 def test_modules_of_other_names(place, dumped):
@@ -168,7 +169,7 @@ def test_another_batch_is_not_comparable_and_does_not_differ(place, dumped):
 
 def test_eager_against_traced(place, dumped):
     text = compared(place, dumped("--trace"), dumped())
-    assert text.count("Worst layer: none, all values are equal.") == 2 and "by place in the dataflow" in text
+    assert text.count("No cause: all compared values are equal.") == 3 and "by place in the dataflow" in text
     assert first(compared(place, dumped("--trace", "--changed"), dumped()))[1] == CHANGED
 
 

@@ -57,7 +57,7 @@ def test_what_an_argument_explains_is_not_rounding_alone(tmp_path):
     assert "Runs compared: 6, of which differ: 6, by rounding alone: 6." in text
     text = sgsdump("compare", "bad", "good", cwd=tmp_path).stdout
     assert "Runs compared: 6, of which differ: 6.\n" in text and "by rounding alone" not in text
-    assert "The argument scale differs: 1.25 in sample, 1.0 in benchmark" in text
+    assert "Cause: the argument scale differs at " in text and ": 1.25 in sample, 1.0 in benchmark." in text
 
 
 def test_by_token_by_layer_by_operator_and_no_further_than_the_tokens_agree(tmp_path):

@@ -168,7 +168,7 @@ def test_a_missing_run_is_in_the_first_line_and_has_files_of_its_own(
     assert document["findings"][0] | {"kind": "missing", "names": ["step 2, rank 1"]} == document["findings"][0]
     assert document["completeness"]["runs"] == ["step 2, rank 1"] and not document["completeness"]["is_complete"]
     assert 'failures="1"' in (tmp_path / "r.step2-rank1.xml").read_text()
-    assert "Missing from the sample: 1 run, step 2, rank 1." in (tmp_path / "r.step2-rank1.md").read_text()
+    assert "INCOMPLETE: 1 run missing from the sample" in (tmp_path / "r.step2-rank1.md").read_text()
     (other / "tensors/0_4711/2/0_Add/after/outtensor0.bin").write_bytes(b"$Version=")
     status, _, err = said(capsys, "compare", other, tree)
     assert status == 2 and "step 2, rank 0" in err
@@ -179,7 +179,7 @@ def test_a_run_is_held_against_a_dump_that_is_no_tree(
 ) -> None:
     save_dump({"0_Add/output.0": array(2, 1)}, tmp_path / "golden.npz")
     status, out, _ = said(capsys, "compare", tree, tmp_path / "golden.npz", "--step", 2, "--rank", 1)
-    assert status == 0 and "Worst layer: none, all values are equal." in out
+    assert status == 0 and out.startswith("EQUAL: the only layer is equal.\n")
     status, _, err = said(capsys, "compare", tree, tmp_path / "golden.npz")
     assert status == 2 and "holds 4 runs" in err
     status, _, err = said(capsys, "compare", tmp_path / "golden.npz", tmp_path / "golden.npz", "--step", 2)

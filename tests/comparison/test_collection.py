@@ -93,12 +93,12 @@ def test_the_first_of_several_rows_of_one_name():
     assert len(found) == 2 and found["a"] is found.rows[0]
 
 
-def test_repr_is_one_short_line(comparison):
-    said = "2 layers, 1 only in sample, 1 only in benchmark, worst 'conv1' COS 1.000000 RMSE 0.500000"
-    assert repr(comparison) == f"<Comparison: {said}>"
-    assert (
-        repr(sgsdump.compare(dump("a"), dump("b"))) == "<Comparison: 0 layers, 1 only in sample, 1 only in benchmark>"
-    )
+def test_repr_is_the_verdict(comparison):
+    first, cause, following, completeness = repr(comparison).splitlines()
+    assert first == "DIFFERS: layer conv1 RMSE 0.5; 2 of 2 layers differ; 1 layer missing from the sample (yours)."
+    assert cause.startswith("Cause: layer conv1 (Conv), by figures alone, in file order: ")
+    assert following.startswith("Next: ") and completeness.startswith("Compared: 2 of 3 layers; ")
+    assert repr(sgsdump.compare(dump("a"), dump("b"))).startswith("INCOMPLETE: ")
 
 
 def test_to_pandas():

@@ -73,7 +73,7 @@ def test_an_output_past_its_limits_decides_before_an_inner_layer():
         return Dump(records)
 
     comparison = compare(run(X, X * 2, X * np.float32(1.2)), run(X, X, X))
-    assert comparison.worst.name == "l1" and comparison.verdict().deciding.layer == "l1"
+    assert comparison.worst.name == "l1" and comparison.verdict().deciding.layer == "l2"
     deciding = comparison.verdict(LIMITS).deciding
     assert (deciding.layer, deciding.metric, deciding.limit) == ("l2", "RMSE", 0.1)
     assert deciding.value == pytest.approx(0.2, rel=1e-5)
