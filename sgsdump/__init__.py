@@ -35,7 +35,7 @@ The plug-ins, each with its rooms, top down. A plug-in imports the core, never a
       commands      the subcommands
       verbs         the functions that users call from Python, and what the commands call
       reports       results of these commands -> sentences, text, csv, json, charts
-      tuning        which convolutions deserve INT16: advice, repair, search
+      tuning        which convolutions need INT16: contributions, rounds, search
       curing        a float model rewritten so that 8 bits lose less: one file per cure
       sim           model files of the SDK: float.sim, fixed.sim, .img
       quantisation  ranges -> fixed model -> simulation; levels, plans, fusion
@@ -68,14 +68,14 @@ if TYPE_CHECKING:
     from sgsdump.executors.dump import dump
     from sgsdump.fixedpoint.curing.cure import Cured
     from sgsdump.fixedpoint.quantisation.quant_file import quant_params
-    from sgsdump.fixedpoint.verbs.advise import Advised, advise
     from sgsdump.fixedpoint.verbs.calibrate import FixedModel, calibrate
     from sgsdump.fixedpoint.verbs.cure import cure
     from sgsdump.fixedpoint.verbs.diagnose import diagnose
     from sgsdump.fixedpoint.verbs.diagnosed import Diagnosed
-    from sgsdump.fixedpoint.verbs.repair import Repaired, repair
+    from sgsdump.fixedpoint.verbs.explained import Explained
     from sgsdump.fixedpoint.verbs.simulate import simulate
-    from sgsdump.fixedpoint.verbs.tune import Tuned, tune
+    from sgsdump.fixedpoint.verbs.tune import tune
+    from sgsdump.fixedpoint.verbs.tuned import Tuned
     from sgsdump.reports.histogram import Histograms, histogram
     from sgsdump.tensors.statistics import Statistics
     from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
@@ -102,24 +102,22 @@ _NAMES = {
     "Histograms": "sgsdump.reports.histogram",
 }
 __all__ = [
-    "Advised",
     "Comparison",
     "Cured",
     "Diagnosed",
     "Dump",
     "DumpControl",
+    "Explained",
     "FixedModel",
     "Histograms",
     "LossWarning",
     "Quant",
     "Record",
-    "Repaired",
     "SgsdumpError",
     "Statistics",
     "Tensor",
     "TensorInfo",
     "Tuned",
-    "advise",
     "calibrate",
     "capture",
     "compare",
@@ -130,7 +128,6 @@ __all__ = [
     "list_runs",
     "open_dump",
     "quant_params",
-    "repair",
     "save_dump",
     "simulate",
     "tune",

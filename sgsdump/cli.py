@@ -36,13 +36,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def run() -> int:
         # These imports take most of the start-up time: exit_status has to handle a signal that arrives meanwhile.
-        from sgsdump.commands.parser import build_parser, called, with_help
+        from sgsdump.commands.parser import build_parser, called, with_help, with_new_names
 
         if ASKED_TO_COMPLETE in os.environ:
             from sgsdump.commands.completion import complete
 
             complete()
-        words = with_help(given)
+        words = with_new_names(with_help(given))
         args = build_parser(called(words)).parse_args(words)
         args.typed = list(words)  # the report shows the command that made it
         with _as_loud_as(args):

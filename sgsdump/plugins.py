@@ -73,6 +73,8 @@ class Plugin(NamedTuple):
         wrote.
     views : mapping of str to str
         Functions that show, draw or write a kind of result, by kind.
+    renamed : mapping of str to str
+        Commands of an older version; each target turns their arguments into those of today's command.
     names : mapping of str to str
         Public names of ``sgsdump``.
     modules : mapping of str to str
@@ -84,6 +86,7 @@ class Plugin(NamedTuple):
     models: Mapping[str, str] = {}
     charts: Mapping[str, str] = {}
     views: Mapping[str, str] = {}
+    renamed: Mapping[str, str] = {}
     names: Mapping[str, str] = {}
     modules: Mapping[str, str] = {}
 

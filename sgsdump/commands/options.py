@@ -188,10 +188,11 @@ def add_stages(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def add_judges(parser: argparse._ActionsContainer, judged: str, metric: str) -> None:
-    """``--metric``, ``--evaluate``, ``--validate``; ``judged``: what is judged, ``metric``: what the metric is for."""
+def add_judges(parser: argparse._ActionsContainer, judged: str, metric: str, some: str = "some of -i") -> None:
+    """``--metric``, ``--evaluate``, ``--validate``; ``judged``: what is judged, ``metric``: what the metric is for,
+    ``some``: the images that judge without ``--evaluate``."""
     parser.add_argument("--metric", metavar="FILE.py:FUNCTION", help=f"your own accuracy, {metric}")
-    parser.add_argument("--evaluate", metavar="IMAGES", help=f"images to judge {judged} by, instead of some of -i")
+    parser.add_argument("--evaluate", metavar="IMAGES", help=f"images to judge {judged} by, instead of {some}")
     parser.add_argument(
         "--validate", metavar="IMAGES", help="held-out images that check the recommendation; no choice is based on them"
     )
@@ -224,7 +225,7 @@ def add_scheduler(parser: argparse._ActionsContainer, task: str) -> None:
     parser.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help=f"{task} on the Dask cluster with this scheduler (tcp://host:8786); see below",
+        help=f"{task} on the Dask cluster with this scheduler (tcp://host:8786)",
     )
 
 

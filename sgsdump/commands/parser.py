@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NoReturn
@@ -11,6 +12,7 @@ from sgsdump import __version__, plugins
 from sgsdump.commands import COMMANDS, GROUPS, HELP, grouped
 from sgsdump.errors import ConfigError, did_you_mean
 from sgsdump.plugins import Command
+from sgsdump.registry import imported
 
 DESCRIPTION = "Find the layer that loses accuracy when a network is quantised.\n\n"
 EXAMPLES = """\
@@ -162,6 +164,18 @@ class Parser(argparse.ArgumentParser):
 def with_help(args: Sequence[str]) -> Sequence[str]:
     """``help COMMAND`` as ``COMMAND --help``."""
     return [*args[1:], "--help"] if args[:1] == ["help"] else args
+
+
+def with_new_names(args: Sequence[str]) -> Sequence[str]:
+    """Return the arguments with a renamed command (``Plugin.renamed``) and its options as of today; warn of it."""
+    place = next((index for index, word in enumerate(args) if not word.startswith("-")), len(args))
+    target = plugins.own_table("renamed").get(args[place]) if place < len(args) else None
+    if target is None:
+        return args
+    words = [*args[:place], *imported(target)(args[place + 1 :])]
+    if not {"-q", "--quiet"} & {*args}:
+        print(f"sgsdump: warning: {args[place]} is now: {shlex.join(['sgsdump', *words])}", file=sys.stderr)
+    return words
 
 
 def called(args: Sequence[str]) -> list[str]:

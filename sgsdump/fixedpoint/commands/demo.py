@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SAMPLES = Path(__file__).parents[2] / "samples"
 INPUT, OUTPUT = "image", "prob"
 MEAN, STD = 127.0, 128.0
-TUNED = "fixed, tuned by repair"
+TUNED = "fixed, tuned"
 INPUT_CONFIG = f"""\
 [INPUT_CONFIG]
 inputs = {INPUT};
@@ -71,15 +71,15 @@ def run(args: argparse.Namespace) -> int:
         _type("compare fixed.bin float.bin")
         _type("report fixed.bin float.bin --ranges log/tensor_min_max.txt")
         _type("histogram float.bin log/tensor_min_max.txt")
-        _type("repair -m digits.onnx -i pictures --input-config input_config.ini -o repaired")
-        answers[TUNED] = _answers(open_model("repaired/fixed.onnx"), digits.images, raw=True)
+        _type("tune --first -m digits.onnx -i pictures --input-config input_config.ini -o tuned")
+        answers[TUNED] = _answers(open_model("tuned/optimized.onnx"), digits.images, raw=True)
     print(f"\nAccuracy on {len(digits.labels)} digits")
     for kind, answer in answers.items():
         print(f"  {kind:26} {(answer == digits.labels).mean():.2f}")
     planted = _planted(models["float"])
     print(f"Made sick on purpose: {', '.join(planted.values())}, which {' and '.join(planted)} read")
-    print(f"What was done to repair it: {args.output / 'repaired' / 'rounds.txt'}")
-    print(f"To look at: {args.output / 'report.html'}, and after the repair {args.output / 'repaired' / 'report.html'}")
+    print(f"Rounds of tune: {args.output / 'tuned' / 'rounds.txt'}")
+    print(f"Reports: {args.output / 'report.html'}, and after tuning {args.output / 'tuned' / 'report.html'}")
     print(f"Pictures: {args.output / 'Histograms'}; begin with {args.output / 'Histograms' / 'overview.png'}")
     return 0
 

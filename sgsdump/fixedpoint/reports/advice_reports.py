@@ -12,11 +12,11 @@ from sgsdump.comparison.metrics import cos, rmse
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.errors import listed
-from sgsdump.files.escaping import shown
+from sgsdump.files.escaping import csv_lines, shown
 from sgsdump.files.json_yaml import json_text
 from sgsdump.fixedpoint.quantisation.objective import error_of, output_error
 from sgsdump.fixedpoint.reports.cause_sentences import conv_config, int16_is_not_enough
-from sgsdump.fixedpoint.tuning.advice import MAYBE, Advice, Measured
+from sgsdump.fixedpoint.tuning.advice import MAYBE, Advice, Measured, advice_lines
 from sgsdump.fixedpoint.tuning.causes import Exact
 from sgsdump.fixedpoint.tuning.sensitivity_analysis import Measurement
 from sgsdump.reports.text import aligned, counted
@@ -116,6 +116,12 @@ def advice_json(
         "convolutions": [_entry(entry) for entry in advice],
     }
     return json_text(document)
+
+
+def advice_csv(advice: Sequence[Advice]) -> str:
+    """Return the table of ``to_pandas`` as CSV; names in a cell are separated by commas."""
+    lines = advice_lines(advice)
+    return csv_lines([", ".join(cell) if isinstance(cell, tuple) else cell for cell in line] for line in lines)
 
 
 def maybes(advice: Iterable[Advice]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What ``plot()`` of an advice and of plans draws, into axes of matplotlib."""
+"""Charts of contributions and of plans, drawn into axes of matplotlib (``plot()``)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def plot_plans(result: Pareto, axes: Axes | None) -> Axes:
     return axes
 
 
-def plot_advice(advice: Sequence[Advice], axes: Axes | None) -> Axes:
+def plot_contributions(advice: Sequence[Advice], axes: Axes | None) -> Axes:
     """A bar for each of the MOST_BARS convolutions that bring most of the outputs' error; where nothing was measured,
     of those whose inputs have the widest ranges."""
     from matplotlib import rc_context
@@ -47,6 +47,6 @@ def plot_advice(advice: Sequence[Advice], axes: Axes | None) -> Axes:
             axes.barh(place, size, color=_OF_VERDICT[entry.verdict])
         names = [shown(entry.convolution.name)[-LONGEST_NAME:] for entry, _ in reversed(largest)]
         axes.set_yticks(range(len(names)), names, fontsize=8)
-        axes.set_xlabel("what its 8 bits alone bring to the outputs' error" if measured else "range of its input")
+        axes.set_xlabel("output error that it causes alone at 8 bits" if measured else "range of its input")
         axes.set_title("to raise to INT16: red; maybe: orange", loc="left", fontsize=10)
     return axes

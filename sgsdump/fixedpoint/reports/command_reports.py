@@ -1,4 +1,4 @@
-"""The reports of ``diagnose``, ``repair`` and ``tune``: a comparison's report with what the command found."""
+"""The report of ``diagnose``, and the facts of a model that the reports of ``tune`` show too."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from sgsdump.comparison.compare import compare
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.merge import Compared
-from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.comparison.verdict import Verdict
 from sgsdump.fixedpoint.quantisation import quant_plan
 from sgsdump.fixedpoint.quantisation.analysis import Analysis
@@ -22,7 +21,6 @@ from sgsdump.fixedpoint.quantisation.objective import left_out_outputs, watched_
 from sgsdump.fixedpoint.quantisation.tensor_arrays import RaisedInputs
 from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
 from sgsdump.fixedpoint.quantisation.trials.integer_outputs import PlanOutputs, within_a_step
-from sgsdump.fixedpoint.reports.cause_sentences import conv_config
 from sgsdump.fixedpoint.reports.diagnosis import (
     FIXED,
     LEVEL,
@@ -35,11 +33,8 @@ from sgsdump.fixedpoint.reports.diagnosis import (
     details,
     steps,
 )
-from sgsdump.fixedpoint.reports.pareto_reports import limits_line
 from sgsdump.fixedpoint.reports.root_causes import Righted
 from sgsdump.fixedpoint.tuning.measured_advice import MeasuredAdvice
-from sgsdump.fixedpoint.tuning.pareto import Pareto, Row
-from sgsdump.fixedpoint.tuning.repair import Repair, Round
 from sgsdump.models.fixed_facts import FixedFacts, read_facts
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import Model, read_stages
@@ -50,16 +45,10 @@ from sgsdump.reports.report import (
     Bits,
     Context,
     Layer,
-    OtherRun,
-    Plan,
     Report,
-    Tradeoff,
-    layers_of,
     other_run,
     report_of,
 )
-from sgsdump.reports.text import counted
-from sgsdump.reports.verdict import Step
 
 LONGEST_ATTRIBUTE = 60
 WITHIN = "the error is within the 8-bit resolution of its range"
@@ -214,52 +203,6 @@ def _switch(analysis: Analysis | None, name: str) -> str:
     return name if analysis is None else analysis.switch(name)
 
 
-def report_of_repair(
-    repair: Repair,
-    rounds: Sequence[Round],
-    model: Model,
-    limits: Thresholds = DOCUMENTED,
-    context: Context = PLAIN,
-) -> Report:
-    """How it ended, what to write into input_config.ini, and every layer as it is now.
-
-    context  its sample is the dump of the repaired fixed model, its benchmark the float one's, ``model``.
-    """
-    if context.sample is None or context.benchmark is None:
-        raise ValueError("the report of a repair compares two dumps")
-    comparison = compare(context.sample, context.benchmark, details=True)
-    context = replace(context, ranges=repair.ranges, attributes=attributes_of(model))
-    report = report_of(comparison, limits, context, [_repair_step(repair)])
-    view = replace(report.view, other=_first_round(rounds) if len(rounds) > 1 else None)
-    return replace(report, verdict=(_repair_verdict(repair, rounds), *report.verdict), view=view)
-
-
-def _first_round(rounds: Sequence[Round]) -> OtherRun:
-    """Every layer as it was before anything was raised."""
-    layers = layers_of(rounds[0].run.layers, DOCUMENTED, PLAIN)
-    return OtherRun("before any repair", {layer.name: layer.figures for layer in layers})
-
-
-def report_of_tuning(result: Pareto, compared: Compared, model: Model, context: Context = PLAIN) -> Report:
-    """The trade-off of the plans, and the plan to take, layer by layer.
-
-    compared  the fixed model of the plan to take against the float one, ``model``.
-    """
-    context = _with_model(context, model, compared)
-    report = report_of(compared.comparison, context=context, steps=[_tuning_step(result.taken)])
-    return replace(report, verdict=(*_tuning_verdict(result), *report.verdict), tradeoff=tradeoff_of(result))
-
-
-def tradeoff_of(result: Pareto) -> Tradeoff:
-    """Every plan tried, those of the table, and the one to take, with its [CONV_CONFIG] to copy."""
-    plans = tuple(
-        Plan(row.label, row.rate, row.error, row.asked, conv_config(row.tensors) if row.tensors else "")
-        for row in result.rows
-    )
-    taken = next(plan for plan, row in zip(plans, result.rows) if row is result.taken)
-    return Tradeoff(tuple(tried[:2] for tried in result.cloud), plans, taken, f"error, {result.objective}")
-
-
 def attributes_of(model: Model) -> dict[str, dict[str, str]]:
     """By each output's name: the operator's attributes, the node's name and its weights' shapes, as text; of a Caffe
     network the blob that the tensor is a stage of, and the layer that made it."""
@@ -309,45 +252,6 @@ def _with_measured(layers: Sequence[Layer], diagnosis: Diagnosis) -> tuple[Layer
         )
 
     return tuple(map(measured, layers))
-
-
-def _repair_verdict(repair: Repair, rounds: Sequence[Round]) -> str:
-    first, best = rounds[0], repair.best
-    if best is first:
-        return f"Nothing was raised: {repair.ended}; the outputs' error is {best.error:.4f}."
-    return (
-        f"With {len(best.tensor_arrays)} of the convolutions' inputs at INT16 the outputs' error is {best.error:.4f}, "
-        f"{first.error:.4f} before; {repair.ended}."
-    )
-
-
-def _repair_step(repair: Repair) -> Step:
-    if not repair.best.tensor_arrays:
-        return Step("input_config.ini stays as it is.")
-    text = "The input_config.ini beside this report has it; this is to put into your own."
-    return Step(text, conv_config(repair.config_names(repair.best.tensor_arrays)))
-
-
-def _tuning_verdict(result: Pareto) -> Iterator[str]:
-    taken, low, high = result.taken, result.rows[0], result.rows[-1]
-    if result.limits is not None:
-        yield f"{limits_line(result.limits)}."
-    yield (
-        f"With {counted(len(taken.raised), 'convolution')} at INT16 the weights take {100 * taken.rate:.0f} % of "
-        f"their bytes at 16 bits, and the outputs' error is {taken.error:.3g}: {low.error:.3g} with all at INT8, "
-        f"{high.error:.3g} with all at INT16 ({result.effort.plans_tried} plans tried)."
-    )
-    if result.effort.off:
-        yield f"All figures are the hardware's integers'; the search saw {taken.searched:.3g} of this plan."
-
-
-def _tuning_step(taken: Row) -> Step:
-    if not taken.tensors:
-        return Step("Nothing has to be raised to INT16.")
-    text = (
-        "Put this into input_config.ini, and calibrate with --quant-file optimized_quant_info.json, which is here too."
-    )
-    return Step(text, conv_config(taken.tensors))
 
 
 def _shape(dims: Any) -> str:

@@ -1,4 +1,4 @@
-"""Diagnoses, advice and plans in a notebook (``_repr_html_``)."""
+"""Diagnoses, contributions and plans in a notebook (``_repr_html_``)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from sgsdump.reports.text import number
 from sgsdump.reports.worst_picture import WorstPicture
 
 
-class Advised(Protocol):
-    """What ``advise`` returns."""
+class Explained(Protocol):
+    """The result of ``tune(explain=True)``."""
 
     @property
     def advice(self) -> tuple[Advice, ...]: ...
@@ -65,8 +65,8 @@ def _said(worst: WorstPicture) -> str:
     return paragraph(f"The {what} that is furthest off: {worst.label}") + image + table(head, rows, range(1, 4))
 
 
-def show_advised(found: Advised) -> str:
-    """What to raise, and the convolutions that speak most for it."""
+def show_explained(found: Explained) -> str:
+    """Show the inputs to raise, and the convolutions that contribute most."""
     head, *rows = advice_cells(found.advice)
     named = [
         [short_name(cell) if title in ("convolution", "input") else text(cell) for title, cell in zip(head, row)]

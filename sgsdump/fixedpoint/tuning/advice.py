@@ -228,9 +228,17 @@ def to_pandas(advice: Iterable[Advice]) -> Any:
 
     Raises MissingExtra when pandas is not installed.
     """
+    columns, *lines = advice_lines(advice)
+    return data_frame(lines, columns)
+
+
+def advice_lines(advice: Iterable[Advice]) -> list[list[Any]]:
+    """Return the columns of the table, then a line for each convolution."""
     measured = [field.name for field in fields(Measured)]
     columns = [*(field.name for field in fields(Convolution)), "verdict", "reason", "range_low", "range_high", "levels"]
-    return data_frame([_line_of(entry, measured) for entry in advice], [*columns, *measured])
+    columns += measured
+    lines = (_line_of(entry, measured) for entry in advice)
+    return [columns, *([line[name] for name in columns] for line in lines)]
 
 
 def _line_of(entry: Advice, measured: Iterable[str]) -> dict[str, Any]:

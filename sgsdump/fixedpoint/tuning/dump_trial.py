@@ -1,7 +1,7 @@
-"""Make a fixed model, dump it and compare the dump with the float model's: what each round of a repair does.
+"""Make a fixed model, dump it and compare the dump with the float model's: one round of ``tune --first``.
 
 trial = DumpTrial(Calibrated(model, ranges, config), pictures, Path("float.bin"), progress)
-run = trial.run(("conv3",), Path("folder"))       # tensor_arrays='conv3'; fixed.onnx and fixed.bin go to the folder
+run = trial.run(("conv3",), Path("folder"))       # tensor_arrays='conv3'; optimized.onnx and fixed.bin go to the folder
 """
 
 from __future__ import annotations
@@ -92,14 +92,14 @@ class DumpTrial:
         self.float_path = float_path
 
     def run(self, names: Iterable[str], folder: Path, what: str = "dump fixed") -> DumpRun:
-        """Make the fixed model with these ``tensor_arrays``, as fixed.onnx, and dump the first picture, to fixed.bin.
+        """Make the fixed model with these ``tensor_arrays``, as optimized.onnx; dump the first image to fixed.bin.
 
         Raises what ``make_fixed`` raises, and ValuesError when outputs cannot be compared.
         """
         calibrated = self._calibrated
         config = replace(calibrated.config, tensor_arrays=tuple(names))
         fixed = make_fixed(calibrated.model, calibrated.ranges, config, side=calibrated.side)
-        with replacing(folder / "fixed.onnx") as file:
+        with replacing(folder / "optimized.onnx") as file:
             file.write(serialise(fixed.proto))
         path = folder / "fixed.bin"
         values = list(self._values(replace(calibrated.model, proto=fixed.proto), True, path, what))
@@ -134,7 +134,7 @@ class DumpTrial:
             if values[name].shape != floats[name].shape:
                 raise ValuesError(
                     f"output {name!r} changes its shape with the values (post-processing in the model?): "
-                    f"{list(values[name].shape)} and {list(floats[name].shape)}; repair the model without that part"
+                    f"{list(values[name].shape)} and {list(floats[name].shape)}; tune the model without that part"
                 )
         return score(values, {name: floats[name] for name in self.judged})
 

@@ -8,12 +8,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgsdump.dumps.tables import data_frame
 from sgsdump.fixedpoint.curing.ranges import params_of
-from sgsdump.fixedpoint.quantisation.fixed_model import FixedModel
 from sgsdump.fixedpoint.quantisation.float_model import deployed
 from sgsdump.fixedpoint.quantisation.objective import watched_by_output
 from sgsdump.fixedpoint.quantisation.trials.plan_trial import words_of
@@ -21,14 +19,18 @@ from sgsdump.fixedpoint.tuning.criteria import measured
 from sgsdump.fixedpoint.tuning.plan_costs import BYTES
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
+
     from sgsdump.comparison.thresholds import Thresholds
-    from sgsdump.fixedpoint.quantisation.trials.plan_trial import Plan, PlanTrial
+    from sgsdump.fixedpoint.quantisation.analysis import Analysis
+    from sgsdump.fixedpoint.quantisation.trials.plan_trial import Plan
     from sgsdump.fixedpoint.tuning.integer_scores import EveryPicture, IntegerScores
     from sgsdump.fixedpoint.tuning.search import Proposed, SearchResult
     from sgsdump.fixedpoint.tuning.setup import Setup
     from sgsdump.fixedpoint.tuning.unseen import Expected
     from sgsdump.models.model import Model
     from sgsdump.sidecars.quant_param_entries import QuantParam
+    from sgsdump.tensors.types import Range
 
 _HELD = ("held_error", "held_way", "held_metric")
 _UNSEEN = ("expected_error", "median_image", "worst_image")
@@ -380,15 +382,14 @@ def stem(index: int, rate: float) -> str:
     return f"{index}_{rate:.4g}"
 
 
-def optimized(trial: PlanTrial, fixed: FixedModel, path: Path) -> list[QuantParam]:
-    """All quant parameters of a plan, so that a file of them alone makes its fixed model again.
+def optimized(model: Model, proto: ModelProto, ranges: Mapping[str, Range], analysis: Analysis) -> list[QuantParam]:
+    """Return all quant parameters of a plan: a file of them alone makes the fixed model ``proto`` again.
 
     As in the SDK's file, input and weights of every convolution come first, in execution order; then every other
     tensor, whose range would be measured anew otherwise (a max pool shares a convolution's domain, and so its scale),
     and what is only computed, in INT16, within a domain (the sums before a BatchNormalization).
     """
-    made = replace(trial.model, proto=fixed.proto, path=path)
-    params = {p.name: p for p in params_of(made, trial.model, trial.ranges)}
-    convolutions = {node.output[0] for nodes in trial.analysis.first_inputs.values() for node in nodes}
-    read = [name for node in trial.analysis.graph.nodes if convolutions & {*node.output} for name in node.input[:2]]
+    params = {p.name: p for p in params_of(replace(model, proto=proto), model, ranges)}
+    convolutions = {node.output[0] for nodes in analysis.first_inputs.values() for node in nodes}
+    read = [name for node in analysis.graph.nodes if convolutions & {*node.output} for name in node.input[:2]]
     return [params[name] for name in dict.fromkeys([*read, *params]) if name in params]

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from sgsdump.models.network import Data
 
 
+# Calibration images that judge with --first and --explain, if no others are given.
+JUDGING = 4
+
+
 class JudgedBy(TypedDict, total=False):
     """What is judged by.
 

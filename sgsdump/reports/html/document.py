@@ -53,7 +53,6 @@ BY = {
     "the fixed model": "model",
     "rules of the SDK": "rule",
     "the plan of tune": "plan",
-    "this repair": "repair",
 }
 _TENS = np.array([float(f"1e{exponent}") for exponent in range(23)])  # those that a float64 has exactly
 _RISES = {True: "the error rises here", False: "the error rises here, in the order of the file"}

@@ -1,8 +1,8 @@
-"""Repair: raise convolution inputs to INT16, round by round, until the model's outputs hold their thresholds.
+"""The rounds of ``tune --first``: raise convolution inputs to INT16 until the model's outputs are within the limits.
 
-Round 0 is the model as its input_config.ini says. Each further round raises what ``advise`` says on the error that is
-left, the worst first, makes the fixed model, dumps it and compares; what does not improve the outputs is undone. When
-the thresholds hold, raised tensors that turn out unneeded are lowered again, and that is verified like any round.
+Round 0 is the model as its input_config.ini says. Each further round raises the convolutions that contribute most to
+the remaining error, makes the fixed model, dumps it and compares. A round that does not improve the outputs is undone.
+If the outputs are within the limits, raised tensors that are not needed are lowered again; a last round verifies this.
 
 A convolution's sensitivity (``sensitivity_analysis``) is measured once: the error with it alone at 8 bits, which no
 other choice changes. Its share of the error that is left is what grows from round to round.
@@ -31,7 +31,7 @@ from sgsdump.sidecars.input_config import with_tensor_arrays
 
 # A round that takes less off the output error is not worth its bytes.
 WORTH_KEEPING = 0.01
-# Rounds in a row that bring nothing before the repair ends.
+# Rounds in a row without improvement before the search ends.
 PATIENCE = 2
 
 
@@ -66,11 +66,12 @@ class Round:
     verdict: str
 
 
-class Repair:
-    """The repair of one simplified float model.
+class RoundSearch:
+    """The rounds of one simplified float model.
 
     ranges    of every tensor, measured once: bits do not change them; without those of inputs that stay float.
-    pictures  to judge on; the first is dumped, to float.bin and fixed.bin in ``folder``, beside fixed.onnx.
+    analysis  of the float model, as deployed.
+    pictures  to judge on; the first is dumped, to float.bin and fixed.bin in ``folder``, beside optimized.onnx.
     best      the last round kept, and ``ended`` why there was no further one: both known when ``rounds`` has ended.
     measured  the sensitivity analysis, once it was made; ``before_lowering`` the round that the last one lowers.
     """
@@ -88,8 +89,8 @@ class Repair:
         self.ranges = {name: measured for name, measured in calibrated.ranges.items() if name not in float_inputs}
         self._model, self._config, self._pictures, self._limits = model, config, pictures, limits
         self._folder, self._progress, self._side = folder, progress, calibrated.side
-        self._analysis = analyse(deployed(model), uint8_inputs(model, config, self.ranges))
-        self._candidates = Candidates(self._analysis, config.tensor_arrays)
+        self.analysis = analyse(deployed(model), uint8_inputs(model, config, self.ranges))
+        self._candidates = Candidates(self.analysis, config.tensor_arrays)
         self._dumps = DumpTrial(replace(calibrated, ranges=self.ranges), pictures, folder / "float.bin", progress)
         self.measured: Measurement | None = None
         self.before_lowering: Round | None = None
@@ -98,7 +99,7 @@ class Repair:
     @property
     def logits(self) -> frozenset[str]:
         """Judged tensors that replace the Softmax they feed."""
-        return frozenset(self._dumps.judged) - set(self._analysis.graph.outputs)
+        return frozenset(self._dumps.judged) - set(self.analysis.graph.outputs)
 
     def config_names(self, inputs: Iterable[str]) -> tuple[str, ...]:
         """Inputs as ``tensor_arrays`` takes them."""
@@ -113,7 +114,7 @@ class Repair:
         self.best = self._turn(0, self._config.tensor_arrays)
         yield self.best
         if self.best.holds:
-            self.ended = "the thresholds hold: nothing to repair"
+            self.ended = "the thresholds hold: no INT16 needed"
             return
         if not self._candidates.left(self.best.run):
             self.ended = "no convolution is left that could be raised to INT16"
@@ -131,7 +132,7 @@ class Repair:
 
     def _measure(self, trial: SensitivityAnalysis) -> Measurement:
         runs = trial.most_runs(len(self._pictures))
-        with self._progress.bar("advise", "plan", runs) as advance:
+        with self._progress.bar("measure contributions", "plan", runs) as advance:
             return trial.measure(self._pictures, advance)
 
     def _raise(self, most: int) -> Iterator[Round]:
@@ -159,14 +160,14 @@ class Repair:
         self.ended = f"the thresholds do not hold after {most} round{'s' if most > 1 else ''} (--rounds)"
 
     def _proposed(self, in_vain: Collection[str]) -> tuple[Change, ...]:
-        """The convolutions that advise would raise next, on the remaining error."""
+        """Return the convolutions to raise next, judged by the remaining error."""
         assert self.measured is not None
         candidates, best = self._candidates, self.best.run
         remaining = candidates.left(best, in_vain)
         if not remaining:
             return ()
         with open_dump(self._dumps.float_path) as benchmark:
-            signs = read_signs(self._analysis, remaining, self.ranges, benchmark, best.layers)
+            signs = read_signs(self.analysis, remaining, self.ranges, benchmark, best.layers)
         advice = advise(remaining, signs, replace(self.measured, all_8=best.outputs), self._limits)
         chosen = worth_raising(advice, holds(self.measured.all_16, self._limits))
         domains = [entry.convolution.domain for entry in chosen]
@@ -214,7 +215,7 @@ class Repair:
     def _turn(
         self, number: int, arrays: tuple[str, ...], raised: tuple[Change, ...] = (), lowered: tuple[Change, ...] = ()
     ) -> Round:
-        """Make, dump, compare and decide; what is kept becomes fixed.onnx and fixed.bin."""
+        """Make, dump, compare and decide; what is kept becomes optimized.onnx and fixed.bin."""
         tried = make_folder(self._folder / "tried")
         run = self._dumps.run(arrays, tried, f"round {number}")
         error, good = output_error(run.outputs), holds(run.outputs, self._limits)
@@ -294,9 +295,10 @@ def _nameable(name: str) -> bool:
 
 
 def worth_raising(entries: Iterable[Advice], all_16_would_do: bool) -> list[Advice]:
-    """The convolutions advise is sure of; else those it thinks likely; else the worse half where all at INT16 would do.
+    """Return the convolutions with the verdict YES; else those with MAYBE; else the worse half of the rest, if the
+    outputs are within the limits with all convolutions at INT16.
 
-    Only what was measured counts, and one convolution for each domain.
+    Only measured convolutions count, one for each domain.
     """
     advice: dict[str, Advice] = {}
     for entry in entries:

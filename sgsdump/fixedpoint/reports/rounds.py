@@ -1,4 +1,4 @@
-"""A repair as a log and, in full precision, as JSON."""
+"""The rounds of ``tune --first`` as a log and, in full precision, as JSON."""
 
 from __future__ import annotations
 
@@ -16,42 +16,46 @@ from sgsdump.files.json_yaml import json_text
 from sgsdump.fixedpoint.quantisation.objective import Totals, error_of
 from sgsdump.fixedpoint.reports.worth import worth_document
 from sgsdump.fixedpoint.tuning.advice import holds
-from sgsdump.fixedpoint.tuning.repair import Change, Repair, Round
+from sgsdump.fixedpoint.tuning.rounds import Change, Round, RoundSearch
 from sgsdump.fixedpoint.tuning.worth import Worths
 from sgsdump.reports.remarks import error_before
 
 MOST_JUMPS = 3
 
 
-def repair_log(head: Sequence[str], rounds: Sequence[str], tail: Sequence[str]) -> str:
+def rounds_log(head: Sequence[str], rounds: Sequence[str], tail: Sequence[str]) -> str:
     """The whole log: what was done on what, every round (``render_round``), and how it ended."""
     return "\n".join(["".join(f"{line}\n" for line in head), *rounds, "".join(f"{line}\n" for line in tail)])
 
 
-def render_round(turn: Round, limits: Thresholds, repair: Repair) -> str:
-    return "".join(f"{line}\n" for line in _round_lines(turn, limits, repair))
+def render_round(turn: Round, limits: Thresholds, search: RoundSearch) -> str:
+    return "".join(f"{line}\n" for line in _round_lines(turn, limits, search))
 
 
-def end_lines(repair: Repair, limits: Thresholds) -> Iterator[str]:
+def end_lines(search: RoundSearch, limits: Thresholds) -> Iterator[str]:
     """Why it ended, the final round, and what every convolution at INT16 would give."""
-    yield f"Ended: {repair.ended}."
-    yield f"Final: round {repair.best.number}."
-    before = repair.before_lowering
+    yield f"Ended: {search.ended}."
+    yield f"Final: round {search.best.number}."
+    before = search.before_lowering
     if before is not None:
         yield (
             f"Round {before.number} had {before.run.rate:.3f} of the bytes at 16 bits and an output error of "
-            f"{before.error:.6f}; lowering leaves {repair.best.run.rate:.3f} and {repair.best.error:.6f}, within what "
+            f"{before.error:.6f}; lowering leaves {search.best.run.rate:.3f} and {search.best.error:.6f}, within what "
             f"is wanted."
         )
-    yield from _plan_lines(repair.best, repair)
-    yield from _outputs(repair.best.run.outputs, limits, repair.logits)
-    if repair.measured:
+    yield from _plan_lines(search.best, search)
+    yield from _outputs(search.best.run.outputs, limits, search.logits)
+    if search.measured:
         yield "For comparison, every convolution at INT16:"
-        yield from (f"  {line}" for line in _outputs(repair.measured.all_16, limits, repair.logits))
+        yield from (f"  {line}" for line in _outputs(search.measured.all_16, limits, search.logits))
 
 
-def repair_json(
-    facts: Mapping[str, Any], rounds: Sequence[Round], repair: Repair, limits: Thresholds, worths: Worths | None = None
+def rounds_json(
+    facts: Mapping[str, Any],
+    rounds: Sequence[Round],
+    search: RoundSearch,
+    limits: Thresholds,
+    worths: Worths | None = None,
 ) -> str:
     """``facts`` come first: what was done on what."""
     document = {
@@ -61,10 +65,10 @@ def repair_json(
         "min_cos": limits.min_cos,
         "max_rmse": limits.max_rmse,
         "rounds": [_round(turn, limits) for turn in rounds],
-        "final_round": repair.best.number,
-        "thresholds_hold": repair.best.holds,
-        "tensor_arrays": list(repair.config_names(repair.best.tensor_arrays)),
-        "ended": repair.ended,
+        "final_round": search.best.number,
+        "thresholds_hold": search.best.holds,
+        "tensor_arrays": list(search.config_names(search.best.tensor_arrays)),
+        "ended": search.ended,
     }
     return json_text(document if worths is None else {**document, "worth": worth_document(worths)})
 
@@ -77,18 +81,18 @@ def rounds_frame(rounds: Sequence[Round], limits: Thresholds) -> Any:
     return data_frame(counted, columns.split())
 
 
-def _round_lines(turn: Round, limits: Thresholds, repair: Repair) -> Iterator[str]:
+def _round_lines(turn: Round, limits: Thresholds, search: RoundSearch) -> Iterator[str]:
     yield f"Round {turn.number}: {_title(turn)}"
     for word, changes in (("raised", turn.raised), ("lowered", turn.lowered)):
-        yield from (f"  {word} {_change(change, repair)}" for change in changes)
-    yield from (f"  {line}" for line in _plan_lines(turn, repair))
-    yield from (f"  {line}" for line in _outputs(turn.run.outputs, limits, repair.logits))
+        yield from (f"  {word} {_change(change, search)}" for change in changes)
+    yield from (f"  {line}" for line in _plan_lines(turn, search))
+    yield from (f"  {line}" for line in _outputs(turn.run.outputs, limits, search.logits))
     yield from (f"  {line}" for line in _layers(turn.run.layers, limits))
     yield f"  {'kept' if turn.kept else 'undone'}: {turn.verdict}"
 
 
-def _plan_lines(turn: Round, repair: Repair) -> Iterator[str]:
-    names = (shown(repair.shown(name)) for name in turn.tensor_arrays)
+def _plan_lines(turn: Round, search: RoundSearch) -> Iterator[str]:
+    names = (shown(search.shown(name)) for name in turn.tensor_arrays)
     yield f"INT16: {', '.join(names) or 'nothing in tensor_arrays'}"
     yield (
         f"{len(turn.wide)} of {len(turn.run.plan.weights)} convolutions at INT16; weights {turn.run.weight_bytes:,} "
@@ -109,9 +113,9 @@ def _title(turn: Round) -> str:
     return f"lower {len(turn.lowered)} again" if turn.lowered else "as input_config.ini says"
 
 
-def _change(change: Change, repair: Repair) -> str:
+def _change(change: Change, search: RoundSearch) -> str:
     readers = ", ".join(map(shown, change.convolutions))
-    return f"{shown(repair.shown(change.tensor))} (read by {readers}): {change.why}"
+    return f"{shown(search.shown(change.tensor))} (read by {readers}): {change.why}"
 
 
 def _layers(layers: Comparison, limits: Thresholds) -> Iterator[str]:

@@ -1,8 +1,8 @@
-"""``repair``: convolutions raised to INT16, round by round, until the model's outputs hold the thresholds."""
+"""``tune --first``: raise convolutions to INT16 round by round, until the outputs are within the limits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,41 +10,54 @@ from typing import TYPE_CHECKING, Any
 
 from sgsdump import plugins
 from sgsdump.fixedpoint.quantisation.levels import WITHOUT_BITS
-from sgsdump.fixedpoint.verbs.judges import JudgedBy, Judges, judges_of
+from sgsdump.fixedpoint.verbs.cured_ways import CURED
+from sgsdump.fixedpoint.verbs.judges import JUDGING, JudgedBy, Judges, judges_of
 from sgsdump.fixedpoint.verbs.network import OpenNetwork, open_network
+from sgsdump.fixedpoint.verbs.tuned import (
+    FIXED_DUMP,
+    FLOAT_DUMP,
+    LOG,
+    OPTIMIZED,
+    REPORT,
+    RESULTS_ALONE,
+    ROUNDS,
+    Tuned,
+    Written,
+    kept_in,
+    write_plan,
+)
 from sgsdump.models.network import Beside, Network, beside_of, named_network
+from sgsdump.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from typing_extensions import Unpack
 
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.fixedpoint.quantisation.calibration import Calibration
     from sgsdump.fixedpoint.tuning.dump_trial import Calibrated
-    from sgsdump.fixedpoint.tuning.repair import Repair, Round
+    from sgsdump.fixedpoint.tuning.rounds import Round, RoundSearch
     from sgsdump.fixedpoint.tuning.sensitivity_analysis import LabelledPictureFeed
     from sgsdump.fixedpoint.tuning.worth import Worths
     from sgsdump.fixedpoint.verbs.cured_ways import Start
     from sgsdump.models.feeds.by_content import PicturePairs
     from sgsdump.models.feeds.feeds import Feeds
     from sgsdump.models.network import Data
-    from sgsdump.progress import Progress
     from sgsdump.reports.report import Report
 
-ROUNDS, JUDGING = 10, 4
-CURED, REPAIRED = "cured.onnx", "repaired"
-# What the rounds leave in their folder.
-LEFT = ("fixed.onnx", "fixed.bin", "float.bin")
+MOST_ROUNDS = 10
+PLANNED = "with the plan"
+# The files that the rounds leave in their folder.
+LEFT = (OPTIMIZED, FIXED_DUMP, FLOAT_DUMP)
 Tell = Callable[[Iterable[str]], None]
 
 
 @dataclass(frozen=True)
 class Task:
-    """What to repair.
+    """What to tune.
 
-    limits  of every output; without any the documented ones are the aim, and nothing fails.
-    rounds  at most so many.
+    limits  of every output; empty: the documented ones, and no exit status 1.
+    rounds  maximum number of rounds.
     cure    start from the cured model.
     """
 
@@ -52,7 +65,7 @@ class Task:
     judges: Judges
     quant_level: str
     limits: Thresholds
-    rounds: int = ROUNDS
+    rounds: int = MOST_ROUNDS
     cure: bool = False
 
     @property
@@ -64,8 +77,8 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """What a repair began with: the network, cured where that was asked, its calibration, the pictures that judge with
-    their names, and how many calibrated it."""
+    """The start of the rounds: the network (cured with --cure), its calibration, the images that judge with their
+    names, and the number of images that calibrated it."""
 
     opened: OpenNetwork
     calibration: Calibration
@@ -76,25 +89,25 @@ class Basis:
 
 
 @dataclass(frozen=True, eq=False)
-class Repaired:
-    """Convolutions that were raised to INT16, round by round.
+class FirstPlan(Tuned):
+    """The first plan within the limits, found round by round.
 
-    result  how it ended: ``result.best`` the last round kept, ``result.ended`` why there was no further one.
-    rounds  every round: what was raised, the outputs then, and whether it was kept.
-    folder  holds the fixed model and the dumps of the first picture.
-    worths  by your metric and on pictures held out, where these were given.
+    result  the search: ``result.best`` is the last round kept, ``result.ended`` says why the rounds ended.
+    rounds  every round: what was raised, the outputs, and whether it was kept.
+    folder  holds the fixed model and the dumps of the first image.
+    worths  your metric and the errors on held-out images, if these were given.
     """
 
     task: Task
     basis: Basis
-    result: Repair
+    result: RoundSearch
     rounds: tuple[Round, ...]
     folder: Path
     worths: Worths | None = None
 
     @property
     def passes(self) -> bool:
-        """Whether the outputs hold the limits, on pictures held out too."""
+        """Whether the outputs are within the limits, on held-out images too."""
         worths, best = self.worths, self.result.best
         if not best.holds or worths is None:
             return best.holds
@@ -106,23 +119,28 @@ class Repaired:
         return self.result.config_names(self.result.best.tensor_arrays)
 
     @property
-    def to_copy(self) -> str:
-        """``[CONV_CONFIG]`` of input_config.ini; empty where nothing is raised."""
-        from sgsdump.fixedpoint.reports.cause_sentences import conv_config
+    def verdict(self) -> list[str]:
+        """The conclusion, one sentence per item."""
+        from sgsdump.fixedpoint.reports.tuned import rounds_verdict
+        from sgsdump.fixedpoint.reports.worth import not_recommended, worth_lines
 
-        return conv_config(self.raised) if self.raised else ""
+        found = rounds_verdict(self.result, self.rounds)
+        if self.worths is None:
+            return [found]
+        return [*filter(None, [not_recommended(self.worths)]), found, *worth_lines(self.worths, PLANNED)]
 
     @property
     def comparison(self) -> Comparison:
-        """Every layer of the repaired fixed model against the float one, on the first picture that judges."""
+        """Every layer of the fixed model against the float model, on the first image that judges."""
         return self.result.best.run.layers
 
     @cached_property
     def report(self) -> Report:
-        """The page's record."""
+        """The record of the report."""
+        from sgsdump.comparison.compare import compare
         from sgsdump.dumps.io import open_dump
-        from sgsdump.fixedpoint.reports.command_reports import bits_by, report_of_repair
-        from sgsdump.fixedpoint.reports.worth import not_recommended, worth_lines
+        from sgsdump.fixedpoint.reports.command_reports import bits_by
+        from sgsdump.fixedpoint.reports.tuned import RAISED_BY, first_round, report_of_plan
         from sgsdump.models.model import open_model
         from sgsdump.reports.made_by import versions
         from sgsdump.reports.report import Context
@@ -133,107 +151,101 @@ class Repaired:
             ("layers of", self.basis.names[0]),
             versions(),
         ]
-        title, opened = f"{self.task.network.model.name}, repaired", self.basis.opened
-        with open_dump(self.folder / "fixed.bin") as sample, open_dump(self.folder / "float.bin") as benchmark:
-            bits = bits_by(
-                opened.model, open_model(self.folder / "fixed.onnx"), "this repair", self.rounds[0].tensor_arrays
-            )
-            context = Context(title, shown, sample=sample, benchmark=benchmark, bits=bits)
-            page = report_of_repair(self.result, self.rounds, opened.model, self.task.aim, context)
-        if self.worths is None:
-            return page
-        refused = not_recommended(self.worths)
-        return replace(page, verdict=(*filter(None, [refused]), *page.verdict[:1], *worth_lines(self.worths, REPAIRED),
-                                      *page.verdict[1:]))  # fmt: skip
+        model, conclusion = self.basis.opened.model, (self.verdict, self.raised)
+        bits = bits_by(model, open_model(self.folder / OPTIMIZED), RAISED_BY, self.rounds[0].tensor_arrays)
+        with open_dump(self.folder / FIXED_DUMP) as sample, open_dump(self.folder / FLOAT_DUMP) as benchmark:
+            comparison = compare(sample, benchmark, details=True)
+            title = f"{self.task.network.model.name} with the tuned INT16 convolutions"
+            context = Context(title, shown, (), self.result.ranges, sample, benchmark, bits=bits)
+            other = first_round(self.rounds)
+            return report_of_plan(comparison, model, context, conclusion, self.task.aim, other)
+
+    def _report(self, folder: Path, progress: Progress) -> Report:
+        return self.report
 
     def head(self) -> list[str]:
-        """On what it was done, and what is wanted."""
+        """Return the model, the images and the limits, as lines."""
         return _head(self.task, self.basis)
 
     def tail(self) -> list[str]:
-        """How it ended."""
-        from sgsdump.fixedpoint.reports.repair_reports import end_lines
+        """Return the ending, as lines."""
+        from sgsdump.fixedpoint.reports.rounds import end_lines
         from sgsdump.fixedpoint.reports.worth import not_recommended, worth_lines
 
         lines = list(end_lines(self.result, self.task.aim))
         if self.worths is None:
             return lines
-        lines += worth_lines(self.worths, REPAIRED)
+        lines += worth_lines(self.worths, PLANNED)
         refused = not_recommended(self.worths)
         return [*lines, f"warning: {refused}"] if refused else lines
+
+    def lines(self) -> list[str]:
+        """Return the ending and the [CONV_CONFIG] to copy, as lines."""
+        return [*self.tail(), *self.to_copy.splitlines()]
 
     def plot(self, axes: Axes | None = None, metric: str = "rmse") -> Axes:
         """Draw the error of every layer over depth, as ``Comparison.plot``. Raises ConfigError."""
         return self.comparison.plot(axes, metric)
 
-    def to_html(self, path: str | Path) -> Path:
-        """Write the page, one file that fetches nothing. Raises OutputError."""
-        from sgsdump.reports.html.document import render
-
-        _write(Path(path), render(self.report))
-        return Path(path)
-
     def to_pandas(self) -> Any:
-        """Every round as a DataFrame, with the columns of ``rounds.json`` that are figures; needs the extra
-        ``pandas``."""
-        from sgsdump.fixedpoint.reports.repair_reports import rounds_frame
+        """Return every round as a DataFrame: the figures of ``rounds.json``. Raises MissingExtra without pandas."""
+        from sgsdump.fixedpoint.reports.rounds import rounds_frame
 
         return rounds_frame(self.rounds, self.task.aim)
 
-    def save(self, folder: str | Path) -> Path:
-        """Write the folder of ``sgsdump repair``; an older one is moved aside. Raises OutputError."""
+    def save(self, folder: str | Path, what: Written = RESULTS_ALONE) -> Path:
+        """Write the folder of ``sgsdump tune --first -o``; your own files in it stay. Raises OutputError."""
         import shutil
 
         from sgsdump.files.atomic_write import replacing_folder
 
-        with replacing_folder(Path(folder)) as new:
+        with replacing_folder(Path(folder), keep=kept_in(Path(folder))) as new:
             for name in LEFT:
                 shutil.copyfile(self.folder / name, new / name)
-            self.write(new)
+            self.write(new, what)
         return Path(folder)
 
-    def write(self, folder: Path, more: Sequence[tuple[str, str]] = ()) -> None:
-        """What stands beside the files that the rounds leave; ``more`` end the page. Raises OutputError."""
-        from sgsdump.files.atomic_write import make_folder
+    def write(self, folder: Path, what: Written = RESULTS_ALONE, progress: Progress = SILENT) -> None:
+        """Write the files beside those that the rounds leave. Raises OutputError."""
+        from sgsdump.files.atomic_write import make_folder, replace_text
         from sgsdump.fixedpoint.quantisation.calibration_log import LogOptions, write_log
-        from sgsdump.fixedpoint.reports.repair_reports import render_round, repair_json, repair_log
-        from sgsdump.reports.html.document import render
+        from sgsdump.fixedpoint.reports.rounds import render_round, rounds_json, rounds_log
+        from sgsdump.fixedpoint.tuning.pareto import optimized
+        from sgsdump.models.model import open_model
         from sgsdump.sidecars.input_config import with_tensor_arrays
 
         aim, best, opened, start = self.task.aim, self.result.best, self.basis.opened, self.basis.start
         texts = [render_round(turn, aim, self.result) for turn in self.rounds]
-        _write(folder / "rounds.txt", repair_log(self.head(), texts, self.tail()))
+        replace_text(folder / "rounds.txt", rounds_log(self.head(), texts, self.tail()))
         facts = {
             "model": str(self.task.network.model),
             "quant_level": self.task.quant_level,
             "calibration_pictures": self.basis.pictures,
             "debug_pictures": list(self.basis.names),
         }
-        _write(folder / "rounds.json", repair_json(facts, self.rounds, self.result, aim, self.worths))
-        page = replace(self.report, facts=(*self.report.facts, *more))
-        _write(folder / "report.html", render(page))
+        replace_text(folder / ROUNDS, rounds_json(facts, self.rounds, self.result, aim, self.worths))
+        replace_text(folder / REPORT, self._page(folder, what.facts, progress))
         if start is not None:
             start.cured.save(folder / CURED)
         ini = opened.ini
         if best.tensor_arrays != opened.config.tensor_arrays:
             ini = with_tensor_arrays(ini, self.raised)
-        (folder / "input_config.ini").write_bytes(ini)
+        fixed = open_model(self.folder / OPTIMIZED).proto
+        params = optimized(opened.model, fixed, self.result.ranges, self.result.analysis)
+        write_plan(folder, "", params, ini, what.pickles)
         options = LogOptions(weights=self.task.quant_level != "L1")
-        write_log(make_folder(folder / "log"), opened.model, self.basis.calibration, best.run.plan, options)
-
-    def __str__(self) -> str:
-        return "\n".join(filter(None, [*self.tail(), self.to_copy]))
+        write_log(make_folder(folder / LOG), opened.model, self.basis.calibration, best.run.plan, options)
 
     def _repr_html_(self) -> str | None:
         return plugins.as_html("diagnosed", (self.report, self.comparison))
 
 
-class RepairOptions(Beside, JudgedBy, total=False):
-    """What a repair is asked for; see also ``JudgedBy``.
+class FirstPlanOptions(Beside, JudgedBy, total=False):
+    """The options of ``tune(first=True)``; see also ``JudgedBy``.
 
-    rounds   at most so many (10).
-    min_cos, max_rmse  what every output must hold; without both the documented limits, 0.99 and 0.1.
-    cure     start from the cured model, which is then the one to convert.
+    rounds   maximum number of rounds (10).
+    min_cos, max_rmse  limits on every output; without both the documented limits, 0.99 and 0.1.
+    cure     start from the cured model; convert the cured model then.
     """
 
     rounds: int
@@ -242,14 +254,8 @@ class RepairOptions(Beside, JudgedBy, total=False):
     cure: bool
 
 
-def repair(model: str | Path, data: Data, *, quant_level: str = "L5", **options: Unpack[RepairOptions]) -> Repaired:
-    """Convolutions raised to INT16, round by round, until the model's outputs hold the limits; as ``sgsdump repair``.
-
-    model, data  see ``calibrate``; ``data`` may be pairs of a feed and a label.
-    options      see ``RepairOptions``; and what stands beside a model, see ``calibrate``.
-
-    Raises SgsdumpError: what cannot be read, fed, run or compared.
-    """
+def first_plan(model: str | Path, data: Data, quant_level: str, options: FirstPlanOptions) -> FirstPlan:
+    """Find the first plan of a model that a caller in Python names; see ``tune``."""
     import shutil
     import tempfile
     import weakref
@@ -257,14 +263,13 @@ def repair(model: str | Path, data: Data, *, quant_level: str = "L5", **options:
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.progress import bars
 
-    network = named_network(model, data, beside_of(options, RepairOptions))
+    network = named_network(model, data, beside_of(options, FirstPlanOptions))
     limits = Thresholds(options.get("min_cos"), options.get("max_rmse"))
-    task = Task(
-        network, judges_of(options), quant_level, limits, options.get("rounds", ROUNDS), options.get("cure", False)
-    )
+    rounds, cure = options.get("rounds", MOST_ROUNDS), options.get("cure", False)
+    task = Task(network, judges_of(options), quant_level, limits, rounds, cure)
     folder = Path(tempfile.mkdtemp(prefix="sgsdump_"))
     try:
-        found = repaired_in(folder, opened_for(task), bars())
+        found = first_plan_in(folder, opened_for(task), bars())
     except BaseException:
         shutil.rmtree(folder)
         raise
@@ -274,8 +279,8 @@ def repair(model: str | Path, data: Data, *, quant_level: str = "L5", **options:
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A network to repair, its feeds, and the pictures that judge: those given, else a few of the calibration's, evenly
-    chosen; as the models take them, too; those held out; and those that tell what to expect on others."""
+    """A task with its open network, its feeds, the images that judge (those given, else a few of the calibration's),
+    the same as the models take them, the held-out images, and the images that support the result."""
 
     task: Task
     network: OpenNetwork
@@ -304,24 +309,25 @@ def opened_for(task: Task) -> Opened:
 
 
 def _untold(lines: Iterable[str]) -> None:
-    """In Python the result says it."""
+    """Unused in Python; the result carries these lines."""
 
 
-def repaired_in(
+def first_plan_in(
     folder: Path, ready: Opened, progress: Progress, tell: Tell = _untold, round_done: Tell = _untold
-) -> Repaired:
-    """``folder`` gets the fixed model and the dumps; ``tell`` what is done on what, before the rounds, and
-    ``round_done`` the lines of every round."""
+) -> FirstPlan:
+    """Run the rounds; write the fixed model and the dumps into ``folder``.
+
+    ``tell`` gets the first lines before the rounds, ``round_done`` the lines of every round."""
     from sgsdump.fixedpoint.quantisation.calibration import calibrate
     from sgsdump.fixedpoint.quantisation.fixed_model import rehearse
     from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges
-    from sgsdump.fixedpoint.reports.repair_reports import render_round
+    from sgsdump.fixedpoint.reports.rounds import render_round
     from sgsdump.fixedpoint.tuning.dump_trial import Calibrated
-    from sgsdump.fixedpoint.tuning.repair import Repair
+    from sgsdump.fixedpoint.tuning.rounds import RoundSearch
     from sgsdump.fixedpoint.verbs.cured_ways import start_cured
 
     task, opened, feeds = ready.task, ready.network, ready.calibrated
-    level = WITHOUT_BITS[task.quant_level]  # raising to INT16 is what the rounds do
+    level = WITHOUT_BITS[task.quant_level]  # the rounds raise to INT16
     start = start_cured(task.network, opened, level, progress) if task.cure else None
     if start is not None:
         opened = start.opened
@@ -333,19 +339,19 @@ def repaired_in(
     side = side_ranges(calibration.statistics)
     ranges = calibration.ranges if start is None else start.with_room(calibration.ranges, side, level != "L1")
     calibrated = Calibrated(opened.model, ranges, opened.config, side)
-    result = Repair(calibrated, ready.pictures, task.aim, folder, progress)
+    result = RoundSearch(calibrated, ready.pictures, task.aim, folder, progress)
     rounds = []
     for turn in result.rounds(task.rounds):
         rounds.append(turn)
         round_done(render_round(turn, task.aim, result).splitlines())
-    found = Repaired(task, basis, result, tuple(rounds), folder)
+    found = FirstPlan(task, basis, result, tuple(rounds), folder)
     if task.judges.metric is None and ready.held is None:
         return found
     return replace(found, worths=_worths(found, calibrated, ready.held, progress))
 
 
-def _worths(found: Repaired, calibrated: Calibrated, held: PicturePairs | None, progress: Progress) -> Worths:
-    """Of the first round, of the last one kept, and of every convolution at 16 bits."""
+def _worths(found: FirstPlan, calibrated: Calibrated, held: PicturePairs | None, progress: Progress) -> Worths:
+    """Return the worth of the first round, of the last one kept, and of every convolution at 16 bits."""
     from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
     from sgsdump.fixedpoint.tuning.advice import holds
     from sgsdump.fixedpoint.tuning.worth import ALL_16, AS_IT_IS, PLAN, Weighed, worths_of
@@ -370,14 +376,9 @@ def _head(task: Task, basis: Basis) -> list[str]:
 
     one = "one scale per tensor" if task.quant_level == "L1" else "per channel"
     lines = [
-        f"sgsdump repair {task.network.model}, calibrated on {basis.pictures} pictures, weights {one} "
+        f"sgsdump tune --first {task.network.model}, calibrated on {basis.pictures} pictures, weights {one} "
         f"(--quant-level {task.quant_level})",
         f"Judged on {listed(list(basis.names), 4)}, together; the layers on the first.",
         f"Wanted: no output with {task.aim}{'' if task.limits else ' (the default)'}.",
     ]
     return lines + (basis.start.lines() if basis.start is not None else [])
-
-
-def _write(path: Path, text: str) -> None:
-    # names that are not UTF-8 come from the model as surrogates, and go back as the bytes they were
-    path.write_bytes(text.encode("utf-8", "surrogateescape"))

@@ -1,0 +1,138 @@
+"""Find the convolutions that need INT16: by default, the smallest set within the limits that a time budget finds.
+
+--first stops at the first plan within the limits. --explain only shows how much each convolution contributes to the
+output error. Limits are COS >= 0.99 and RMSE <= 0.1 unless you set --min-cos or --max-rmse. Exit status: 0; 1 if you
+gave a limit and no plan is within it; 2 on errors. Ctrl-C ends the search with the best plans so far; rerun to resume.
+
+examples:
+  sgsdump tune -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o tuned
+  sgsdump tune -m net.onnx -i pictures/ --input-config input_config.ini -o tuned --target "output-cos>=0.999"
+  sgsdump tune -m net.onnx -i pictures/ --input-config input_config.ini -o tuned --metric faces.py:matches --budget 60s
+  sgsdump tune --first -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o tuned
+  sgsdump tune --explain -m net.onnx --input-config input_config.ini --ranges log/tensor_min_max.txt
+
+--explain:
+  Needs --ranges or -i; without --ranges, the images calibrate. The result is better the more you give:
+  --ranges  inputs whose range is over 30
+  --dump    inputs whose values are concentrated in a small part of their range
+  --fixed   layers of RMSE over 0.5, and the convolutions before them
+  -i        each convolution's own and inherited error, and the output error that it causes alone at 8 bits
+
+targets (--target):
+  output-cos>=X (the lowest COS of any output), output-rmse<=X, error<=X, or metric>=X with --metric. The metric is your
+  Python function f(outputs, float_outputs) -> number, for every image; the mean counts, and higher is better.
+
+the folder -o:
+  input_config.ini           yours, with the tensor_arrays of the plan
+  optimized_quant_info.json  quant parameters of the plan, for `sgsdump calibrate --quant-file`; the .pkl is for
+                             --quant_file of the SDK's sim_calibrator.py
+  optimized.onnx             the fixed model (default: with --fixed-model)
+  report.html                every layer of the plan's fixed model against the float model
+  cured.onnx                 with --cure: the model that all results are for
+  default                    these files for each rate too, as NAME_i_RATE; pareto.csv, .json and .png with all plans;
+                             progress.json, which keeps every plan tried
+  --first                    rounds.txt and .json; float.bin and fixed.bin, the dumps of the first image; log/
+  --explain                  contributions.json and .csv; log/ if the images calibrated
+  Results of an earlier run are replaced all at once; your own files stay.
+
+More: docs/tune_int16.md
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from sgsdump.commands.options import (
+    INPUTS,
+    add_feeds,
+    add_input_config,
+    add_json,
+    add_judges,
+    add_limits,
+    add_model,
+    add_quant_level,
+    add_scheduler,
+    add_strict_sdk,
+    network_of,
+    record,
+    whole_number,
+)
+from sgsdump.errors import ConfigError
+from sgsdump.fixedpoint.commands.tune import explain, first, search
+from sgsdump.fixedpoint.commands.tune.options import EXPLAIN, FIRST, MODES, SEARCH, Options
+from sgsdump.fixedpoint.verbs.first_plan import MOST_ROUNDS
+from sgsdump.fixedpoint.verbs.judges import JUDGING, Judges
+from sgsdump.fixedpoint.verbs.plan_search import BUDGET, COST, COSTS, OBJECTIVE
+
+USAGE = """\
+sgsdump tune -m MODEL -i IMAGES -o FOLDER [--first] [options]
+       sgsdump tune --explain -m MODEL [-i IMAGES] [--ranges TENSOR_MIN_MAX] [-o FOLDER] [options]"""
+_RUN = {EXPLAIN: explain.run, FIRST: first.run, SEARCH: search.run}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = USAGE
+    modes = parser.add_argument_group("mode").add_mutually_exclusive_group()
+    modes.add_argument("--first", action="store_true", help="stop at the first plan within the limits")
+    modes.add_argument("--explain", action="store_true", help="show the contribution of each convolution; no search")
+    network = parser.add_argument_group("model and images")
+    add_model(network)
+    add_feeds(network, f"calibration images: {INPUTS}; with --ranges, images to measure on", required=False)
+    add_input_config(network)
+    add_strict_sdk(network)
+    add_quant_level(network, "calibration level of the ranges, see calibrate; the level's INT16 proposals are ignored")
+    judging = parser.add_argument_group("judging")
+    add_limits(judging, "an output of the recommended plan")
+    some = f"10 of -i ({JUDGING} with --first and --explain)"
+    add_judges(judging, "plans", "for the verdict and --target", some)
+    plans = parser.add_argument_group("the search")
+    plans.add_argument("--rates", metavar="R,R…", help="compression rates (default: 0.65,0.7,…,0.95)")
+    plans.add_argument(
+        "--target",
+        metavar="NAME>=X",
+        help="find the smallest plan that reaches this target, instead of plans for --rates",
+    )
+    plans.add_argument(
+        "--objective",
+        metavar="mean|worst|NAME",
+        help=f"error to minimise: mean of all outputs, worst output, or the named outputs (default: {OBJECTIVE})",
+    )
+    plans.add_argument(
+        "--cost",
+        choices=COSTS,
+        help=f"cost to minimise: bytes of weights, or multiplications at 16 bits (default: {COST})",
+    )
+    plans.add_argument("--budget", metavar="TIME", help=f"time for the whole command: 60s, 5m, 1h (default: {BUDGET})")
+    plans.add_argument(
+        "--rounds", type=whole_number, metavar="N", help=f"with --first: maximum number of rounds ({MOST_ROUNDS})"
+    )
+    plans.add_argument(
+        "--cure", action="store_true", help="start from the cured model (see cure); convert the cured model then"
+    )
+    known = parser.add_argument_group("with --explain")
+    known.add_argument("--ranges", type=Path, metavar="TENSOR_MIN_MAX", help="ranges: text, JSON or pickle")
+    known.add_argument("--dump", type=Path, metavar="FLOAT_DUMP", help="dump of the float model")
+    known.add_argument("--fixed", type=Path, metavar="FIXED_DUMP", help="dump of the fixed model, of the same image")
+    many = parser.add_argument_group("processes").add_mutually_exclusive_group()
+    many.add_argument("--num-process", type=whole_number, metavar="N", help="processes for calibration (default: 1)")
+    add_scheduler(many, "calibrate and run plans")
+    results = parser.add_argument_group("results")
+    results.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="folder for the results")
+    add_json(results, "also write the table, the rounds or the contributions as JSON to this file")
+    results.add_argument("--fixed-model", action="store_true", help="write the fixed models, optimized_i_RATE.onnx")
+    results.add_argument("--pickle", action="store_true", help="also write quant parameters as pickle (protocol 3)")
+
+
+def run(args: argparse.Namespace) -> int:
+    from sgsdump.reports.made_by import typed
+
+    mode = EXPLAIN if args.explain else FIRST if args.first else SEARCH
+    MODES.check(mode, MODES.given(args))
+    network, judges = network_of(args), record(Judges, args)
+    options = record(Options, args, network=network, judges=judges, facts=typed(args))
+    if mode != EXPLAIN and not network.data:
+        raise ConfigError("no images to calibrate on; give them with -i (or --data-loader-script)")
+    if mode != EXPLAIN and options.output is None:
+        raise ConfigError("no folder for the results; give one with -o")
+    return _RUN[mode](options)

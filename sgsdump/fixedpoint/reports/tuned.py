@@ -1,0 +1,105 @@
+"""The report of ``tune``: the recommended plan layer by layer, with the search that found it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from sgsdump.comparison.comparison import Comparison
+from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
+from sgsdump.fixedpoint.reports.cause_sentences import conv_config
+from sgsdump.fixedpoint.reports.command_reports import attributes_of
+from sgsdump.fixedpoint.reports.pareto_reports import limits_line
+from sgsdump.fixedpoint.tuning.pareto import Pareto
+from sgsdump.fixedpoint.tuning.rounds import Round, RoundSearch
+from sgsdump.models.model import Model
+from sgsdump.reports.report import PLAIN, Context, OtherRun, Plan, Report, Tradeoff, layers_of, report_of
+from sgsdump.reports.text import counted
+from sgsdump.reports.verdict import Step
+
+# The one who raised a convolution; the page has a short form (``html/document.py``).
+RAISED_BY = "the plan of tune"
+
+
+def report_of_plan(
+    comparison: Comparison,
+    model: Model,
+    context: Context,
+    conclusion: tuple[Iterable[str], Sequence[str]],
+    limits: Thresholds = DOCUMENTED,
+    other: OtherRun | None = None,
+    tradeoff: Tradeoff | None = None,
+) -> Report:
+    """Return the report of the recommended plan.
+
+    Parameters
+    ----------
+    comparison
+        The fixed model of the plan against the float model, ``model``.
+    context
+        Its title, facts, dumps, ranges and bits.
+    conclusion
+        The verdict on the plan, and its words of ``tensor_arrays``.
+    limits
+        The limits of layers.
+    other
+        The layers of another run, drawn beside.
+    tradeoff
+        The plans that the search tried.
+    """
+    verdict, words = conclusion
+    report = report_of(comparison, limits, replace(context, attributes=attributes_of(model)), [_step(words)])
+    view = replace(report.view, other=other)
+    return replace(report, verdict=(*verdict, *report.verdict), view=view, tradeoff=tradeoff)
+
+
+def first_round(rounds: Sequence[Round]) -> OtherRun | None:
+    """Return every layer as it was before anything was raised; None if nothing was."""
+    if len(rounds) < 2:
+        return None
+    layers = layers_of(rounds[0].run.layers, DOCUMENTED, PLAIN)
+    return OtherRun("before the first round", {layer.name: layer.figures for layer in layers})
+
+
+def tradeoff_of(result: Pareto) -> Tradeoff:
+    """Return all tried plans, those of the table, and the recommended plan with its [CONV_CONFIG] to copy."""
+    plans = tuple(
+        Plan(row.label, row.rate, row.error, row.asked, conv_config(row.tensors) if row.tensors else "")
+        for row in result.rows
+    )
+    taken = next(plan for plan, row in zip(plans, result.rows) if row is result.taken)
+    return Tradeoff(tuple(tried[:2] for tried in result.cloud), plans, taken, f"error, {result.objective}")
+
+
+def rounds_verdict(search: RoundSearch, rounds: Sequence[Round]) -> str:
+    """Return the conclusion of the rounds."""
+    first, best = rounds[0], search.best
+    if best is first:
+        return f"Nothing was raised: {search.ended}; the outputs' error is {best.error:.4f}."
+    return (
+        f"With {len(best.tensor_arrays)} of the convolutions' inputs at INT16 the outputs' error is {best.error:.4f}, "
+        f"{first.error:.4f} before; {search.ended}."
+    )
+
+
+def search_verdict(result: Pareto) -> list[str]:
+    """Return the conclusion of a search for the smallest plan."""
+    taken, low, high = result.taken, result.rows[0], result.rows[-1]
+    lines = [] if result.limits is None else [f"{limits_line(result.limits)}."]
+    lines.append(
+        f"With {counted(len(taken.raised), 'convolution')} at INT16 the weights take {100 * taken.rate:.0f} % of "
+        f"their bytes at 16 bits, and the outputs' error is {taken.error:.3g}: {low.error:.3g} with all at INT8, "
+        f"{high.error:.3g} with all at INT16 ({result.effort.plans_tried} plans tried)."
+    )
+    if result.effort.off:
+        lines.append(f"All figures are the hardware's integers'; the search saw {taken.searched:.3g} of this plan.")
+    return lines
+
+
+def _step(words: Sequence[str]) -> Step:
+    if not words:
+        return Step("No INT16 needed: input_config.ini stays as it is.")
+    text = (
+        "Put this into input_config.ini, and calibrate with --quant-file optimized_quant_info.json, which is here too."
+    )
+    return Step(text, conv_config(words))

@@ -1,0 +1,128 @@
+"""The result of ``tune --explain``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sgsdump import plugins
+from sgsdump.fixedpoint.verbs.tuned import CONTRIBUTIONS, LOG, REPORT, RESULTS_ALONE, Proposal, Written
+from sgsdump.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from sgsdump.comparison.finding import Finding
+    from sgsdump.comparison.row import Row
+    from sgsdump.comparison.thresholds import Thresholds
+    from sgsdump.fixedpoint.tuning.advice import Advice
+    from sgsdump.fixedpoint.tuning.causes import Exact
+    from sgsdump.fixedpoint.tuning.sensitivity_analysis import Measurement
+    from sgsdump.fixedpoint.verbs.calibrate import FixedModel
+
+
+@dataclass(frozen=True, eq=False)
+class Explained(Proposal):
+    """The contribution of each convolution to the output error, and which inputs to raise to INT16.
+
+    advice    one entry per convolution, worst first: ``verdict`` (yes, maybe, no), ``reason``, measured figures.
+    names     the words of ``tensor_arrays`` to write.
+    limits    of the outputs.
+    measurement  of each convolution alone; None without images.
+    exact     the outputs in the hardware's integers; None without images.
+    findings  the outputs and the causes of their error, as in ``diagnose``.
+    rows      the compared layers, if both dumps were given.
+    notes     further inputs that the words raise, and the effect of an existing [CONV_CONFIG].
+    ini       input_config.ini as you gave it, or the inferred one.
+    calibration  the calibration of the images; None if ranges were given.
+    """
+
+    advice: tuple[Advice, ...]
+    names: tuple[str, ...]
+    limits: Thresholds
+    measurement: Measurement | None = None
+    exact: Exact | None = None
+    findings: tuple[Finding, ...] = ()
+    rows: tuple[Row, ...] = ()
+    notes: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
+    ini: bytes = b""
+    calibration: FixedModel | None = None
+
+    @property
+    def raised(self) -> tuple[str, ...]:
+        """The words of ``tensor_arrays`` to write."""
+        return self.names
+
+    @property
+    def verdict(self) -> list[str]:
+        """The causes, the loss of the outputs, and the inputs to raise, one sentence per item."""
+        from sgsdump.fixedpoint.reports.cause_sentences import first_lines
+
+        return [*first_lines(self.findings), *self._verdict]
+
+    @property
+    def _verdict(self) -> list[str]:
+        from sgsdump.fixedpoint.reports.advice_reports import advice_verdict
+
+        text = advice_verdict(self.advice, self.names, self.limits, self.measurement, self.exact, self.rows)
+        return text.splitlines()
+
+    def lines(self) -> list[str]:
+        """Return the lines that the command prints: causes, table of the convolutions, verdict, notes."""
+        from sgsdump.fixedpoint.reports.advice_reports import advice_table
+        from sgsdump.fixedpoint.reports.cause_sentences import first_lines
+
+        texts = [*self.first, *first_lines(self.findings), advice_table(self.advice)]
+        return [*texts, *self._verdict, *self.notes]
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw the error that each convolution causes alone at 8 bits, or without images the widths of its input's
+        range."""
+        drawn: Axes = plugins.ask("plot of contributions", self.advice, axes)
+        return drawn
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write the page that a notebook shows. Raises OutputError."""
+        plugins.ask("page of a card", self, Path(path))
+        return Path(path)
+
+    def to_pandas(self) -> Any:
+        """Return every convolution as a DataFrame. Raises MissingExtra without pandas."""
+        from sgsdump.fixedpoint.tuning.advice import to_pandas
+
+        return to_pandas(self.advice)
+
+    def save(self, folder: str | Path, what: Written = RESULTS_ALONE) -> Path:
+        """Write the folder of ``sgsdump tune --explain -o``; for a path that ends in ``.json``, only the contributions.
+
+        Raises OutputError.
+        """
+        return self.save_json(folder) if Path(folder).suffix == ".json" else super().save(folder, what)
+
+    def save_json(self, path: str | Path) -> Path:
+        """Write the contributions as JSON. Raises OutputError."""
+        from sgsdump.files.atomic_write import replace_text
+        from sgsdump.fixedpoint.reports.advice_reports import advice_json
+
+        text = advice_json(self.advice, self.names, self.measurement, self.exact, self.findings)
+        replace_text(Path(path), text)
+        return Path(path)
+
+    def write(self, folder: Path, what: Written = RESULTS_ALONE, progress: Progress = SILENT) -> None:
+        """Fill a folder. Raises OutputError."""
+        from sgsdump.files.atomic_write import make_folder, replace_text, replacing
+        from sgsdump.fixedpoint.reports.advice_reports import advice_csv
+        from sgsdump.sidecars.input_config import with_tensor_arrays
+
+        self.save_json(folder / CONTRIBUTIONS)
+        replace_text(folder / "contributions.csv", advice_csv(self.advice))
+        self.to_html(folder / REPORT)
+        with replacing(folder / "input_config.ini") as file:
+            file.write(with_tensor_arrays(self.ini, self.names) if self.names else self.ini)
+        if self.calibration is not None:
+            self.calibration.write_log(make_folder(folder / LOG))
+
+    def _repr_html_(self) -> str | None:
+        return plugins.as_html("explained", self)

@@ -1,0 +1,195 @@
+"""The results of ``tune``: their common members, and the rules of the folder that they are written into."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sgsdump.errors import ConfigError, OutputError
+from sgsdump.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from sgsdump.reports.report import Report
+    from sgsdump.sidecars.quant_param_entries import QuantParam
+
+# The same name means the same content in all modes of tune.
+OPTIMIZED, REPORT = "optimized.onnx", "report.html"
+LOG, FLOAT_DUMP, FIXED_DUMP = "log", "float.bin", "fixed.bin"
+PROGRESS, ROUNDS, CONTRIBUTIONS = "progress.json", "rounds.json", "contributions.json"
+_RESULTS = re.compile(
+    r"optimized(_\d+_[\d.]+)?\.onnx|optimized_quant_info(_\d+_[\d.]+)?\.(json|pkl)|"
+    r"input_config(_\d+_[\d.]+)?\.ini|pareto\.(csv|json|png)|report\.html|cured\.(onnx|quant\.json|quant\.pkl)|"
+    r"rounds\.(txt|json)|contributions\.(json|csv)"
+)
+# Names of calibrate and dump too: results of tune only beside ROUNDS or CONTRIBUTIONS.
+_SHARED = frozenset((LOG, FLOAT_DUMP, FIXED_DUMP))
+
+
+@dataclass(frozen=True)
+class Written:
+    """What to write besides the results that are always written.
+
+    fixed_models  the fixed models of all plans.
+    pickles       quant parameters as pickle, for the SDK.
+    facts         further lines of the report's footer.
+    """
+
+    fixed_models: bool = False
+    pickles: bool = False
+    facts: tuple[tuple[str, str], ...] = ()
+
+
+RESULTS_ALONE = Written()
+
+
+class Proposal:
+    """A set of convolution inputs to raise to INT16, and what supports it."""
+
+    @property
+    def raised(self) -> tuple[str, ...]:
+        """The words of ``tensor_arrays`` that raise the convolutions."""
+        raise NotImplementedError
+
+    @property
+    def verdict(self) -> list[str]:
+        """The conclusion, one sentence per item."""
+        raise NotImplementedError
+
+    @property
+    def to_copy(self) -> str:
+        """``[CONV_CONFIG]`` of input_config.ini; empty if nothing has to be raised."""
+        from sgsdump.fixedpoint.reports.cause_sentences import conv_config
+
+        return conv_config(self.raised) if self.raised else ""
+
+    def lines(self) -> list[str]:
+        """Return the lines that the command prints."""
+        raise NotImplementedError
+
+    def write(self, folder: Path, what: Written = RESULTS_ALONE, progress: Progress = SILENT) -> None:
+        """Fill a folder. Raises OutputError."""
+        raise NotImplementedError
+
+    def save(self, folder: str | Path, what: Written = RESULTS_ALONE) -> Path:
+        """Write the folder of ``sgsdump tune -o``.
+
+        Results of an earlier run are replaced all at once; your own files in the folder stay. Raises OutputError.
+        """
+        from sgsdump.files.atomic_write import replacing_folder
+
+        with replacing_folder(Path(folder), keep=kept_in(Path(folder))) as newer:
+            self.write(newer, what)
+        return Path(folder)
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write the report as a single self-contained file. Raises OutputError."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:
+        """Return the table as a DataFrame. Raises MissingExtra without pandas."""
+        raise NotImplementedError
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw the table into axes of matplotlib."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+class Tuned(Proposal):
+    """A plan of INT16 convolutions that was verified in the hardware's integers; ``tune`` returns one.
+
+    ``first=True`` gives a ``FirstPlan``, the default a ``SmallestPlan``.
+    """
+
+    @property
+    def passes(self) -> bool:
+        """Whether the outputs of the plan are within the limits, on held-out images too."""
+        raise NotImplementedError
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write the report as a single self-contained file. Raises OutputError."""
+        from tempfile import TemporaryDirectory
+
+        from sgsdump.files.atomic_write import replace_text
+        from sgsdump.progress import bars
+
+        with TemporaryDirectory(prefix="sgsdump_") as folder:
+            replace_text(Path(path), self._page(Path(folder), (), bars()))
+        return Path(path)
+
+    def _page(self, folder: Path, facts: Iterable[tuple[str, str]], progress: Progress) -> str:
+        """Return the report as HTML; ``facts`` end its footer."""
+        from sgsdump.reports.html.document import render
+
+        report = self._report(folder, progress)
+        return render(replace(report, facts=(*report.facts, *facts)))
+
+    def _report(self, folder: Path, progress: Progress) -> Report:
+        """Return the record of the report; ``folder`` is for values of layers."""
+        raise NotImplementedError
+
+
+def kept_in(folder: Path) -> Callable[[str], bool]:
+    """Return whether a file of an older folder stays: progress.json and your own files, but no result."""
+    of_tune = any((folder / name).exists() for name in (ROUNDS, CONTRIBUTIONS))
+
+    def is_kept(name: str) -> bool:
+        return not (_RESULTS.fullmatch(name) or (of_tune and name in _SHARED))
+
+    return is_kept
+
+
+def check_results(folder: Path, read: Iterable[Path | None], shared: bool = True) -> None:
+    """Check that results can replace those of an older folder.
+
+    Parameters
+    ----------
+    folder
+        The folder of -o.
+    read
+        The files that the command reads.
+    shared
+        Whether LOG, FLOAT_DUMP and FIXED_DUMP belong to the results: they must not be yours then.
+
+    Raises
+    ------
+    OutputError
+        The folder cannot be replaced, or holds files of yours with such a name.
+    ConfigError
+        A result would overwrite a file that is read.
+    """
+    from sgsdump.files.atomic_write import check_folder, check_outputs
+
+    files = [path for path in read if path is not None]
+    check_outputs([folder], files)
+    is_kept, place = kept_in(folder), folder.resolve()
+    for path in files:
+        inside = path.resolve()
+        if inside.is_relative_to(place) and not is_kept(inside.relative_to(place).parts[0]):
+            raise ConfigError(f"the results would overwrite {path}; name another folder with -o")
+    check_folder(folder)
+    for name in sorted(_SHARED) if shared else ():
+        if is_kept(name) and (folder / name).exists():
+            raise OutputError(f"cannot write {folder / name}: it is not a result of tune; name another folder with -o")
+
+
+def write_plan(folder: Path, name: str, params: Sequence[QuantParam], ini: bytes, pickles: bool) -> None:
+    """Write the quant parameters of a plan and its input_config.ini; ``name`` ends the names of the files.
+
+    Raises OutputError.
+    """
+    from sgsdump.files.atomic_write import replacing
+    from sgsdump.sidecars import quant_param
+
+    quant_param.write(params, folder / f"optimized_quant_info{name}.json")
+    if pickles:
+        quant_param.write(params, folder / f"optimized_quant_info{name}.pkl", "pickle")
+    with replacing(folder / f"input_config{name}.ini") as file:
+        file.write(ini)
