@@ -1,6 +1,6 @@
 """How the time of the commands that run a model grows with its number of nodes.
 
-    python benchmarks/model_layers.py [--short] [--only calibrate advise …]
+    python benchmarks/model_layers.py [--short] [--only calibrate explain …]
 
 Chains of 500, 2,000 and 8,000 nodes (50, 200 and 800 with --short) are made, 1x1 convolutions and Relus by turns over
 48 values each. Each command runs in a fresh process, warmed up on a chain of ten; its processor time counts. A row's
@@ -29,7 +29,7 @@ COMMANDS = {
     "calibrate": f"{CALIBRATE} -o again/fixed.onnx",
     "simulate, float": f"simulate -m net.onnx {INPUT} -t Float {CONFIG}",
     "simulate, fixed": f"simulate -m fixed.onnx {INPUT} -t Fixed",
-    "advise": f"advise log/tensor_min_max.txt -m net.onnx {CONFIG}",
+    "explain": f"tune --explain --ranges log/tensor_min_max.txt -m net.onnx {CONFIG}",
 }
 INI = """[INPUT_CONFIG]
 inputs = x;

@@ -22,7 +22,7 @@ import numpy as np
 from rows import Row, show
 
 import sgsdump
-from sgsdump.fixedpoint.verbs.tune import Tuned
+from sgsdump.fixedpoint.verbs.smallest_plan import SmallestPlan
 
 CALIBRATED, JUDGED = 32, 60
 POINTS = 0.5
@@ -131,7 +131,7 @@ def train(arrays: np.ndarray, labels: np.ndarray) -> bytes:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8).SerializeToString()
 
 
-def tuned(task: Task, folder: Path, budget: str) -> Tuned:
+def tuned(task: Task, folder: Path, budget: str) -> SmallestPlan:
     path = folder / f"{task.name}.onnx"
     path.write_bytes(task.model)
 

@@ -125,7 +125,7 @@ def test_the_schema_stays_where_programs_look_for_it() -> None:
 
 def test_verbs_are_no_rooms() -> None:
     """A room or module of such a name would hide the public function."""
-    verbs = "dump calibrate simulate diagnose advise tune repair histogram compare report convert show split merge cure"
+    verbs = "dump calibrate simulate diagnose tune histogram compare report convert show split merge cure"
     for verb in [*verbs.split(), "check"]:
         assert not (PACKAGE / verb).exists() and not (PACKAGE / f"{verb}.py").exists(), verb
 

@@ -80,8 +80,8 @@ COMMANDS: dict[str, list[str]] = {
     "report": ["report", "sigma_outtensor_dump_0.bin", "float_0.bin", "-o", "page.html"],
     "histogram": ["histogram", "float_0.bin", "log/tensor_min_max.txt"],
     "diagnose": ["diagnose", "-m", "net.onnx", *DATA, *FAST],
-    "advise": ["advise", "log/tensor_min_max.txt", "-m", "net.onnx", *DATA, *FAST],
-    "repair": ["repair", "-m", "net.onnx", *DATA, *FAST, "--rounds", "2", "-o", "repaired"],
+    "tune --explain": ["tune", "--explain", "--ranges", "log/tensor_min_max.txt", "-m", "net.onnx", *DATA, *FAST],
+    "tune --first": ["tune", "--first", "-m", "net.onnx", *DATA, *FAST, "--rounds", "2", "-o", "first"],
     "tune": ["tune", "-m", "net.onnx", *DATA, *FAST, "--rates", "0.8", "--budget", "8s", "-o", "tuned"],
 }
 # What these work on is made by others.
@@ -91,7 +91,7 @@ NEEDS = {
     "compare": FIXED,
     "report": FIXED,
     "histogram": ("calibrate", "simulate"),
-    "advise": ("calibrate",),
+    "tune --explain": ("calibrate",),
 }
 
 

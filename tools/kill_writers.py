@@ -85,7 +85,7 @@ JOBS = (
     ),
     Job("pipeline", "pipeline full -m digits.onnx -o p", "pipeline full -m digits.onnx -o p --seed 7", ("p",)),
     Job("pipeline range", "pipeline range -m digits.onnx -b 3 -o p", "pipeline range -m digits.onnx -b 9 -o p", ("p",)),
-    Job("repair", f"repair {MODEL} -i few -o r", f"repair {MODEL} -i pictures -o r", ("r",)),
+    Job("tune --first", f"tune --first {MODEL} -i few -o r", f"tune --first {MODEL} -i pictures -o r", ("r",)),
     Job(
         "tune",
         f"tune {MODEL} -i few -o t --rates 0.6",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Known architectures with drawn weights through calibrate (every level), simulate, compare, advise and tune (at L1 and
+"""Known architectures with drawn weights through calibrate (every level), simulate, compare and tune (at L1 and
 L5); no range is clipped in silence.
 
     python tools/light_architectures.py                        all models and levels: most of an hour
@@ -36,7 +36,7 @@ LIGHT = ("densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet"
 MODELS: dict[str, Build] = {name: partial(light, name) for name in LIGHT} | {"mobilenet": mobilenet, "unet": unet}
 SMALL: dict[str, Build] = {"mobilenet": partial(mobilenet, 64, 3), "unet": partial(unet, 32, 8, 2)}
 LEVELS = ("L1", "L2", "L3", "L4", "L5", "INT16")
-# advise and tune measure with weights of one scale, or of one per channel; they look for bits, whatever proposed some.
+# tune measures with weights of one scale, or of one per channel; it looks for bits, whatever proposed some.
 JUDGED = ("L1", "L5")
 PICTURES = 4
 INI = """[INPUT_CONFIG]
@@ -120,7 +120,7 @@ def through(proto: onnx.ModelProto, level: str) -> str:
     _find_silent("calibrate", clipped, said)
     if level in JUDGED:
         dumps = "--dump float.bin --fixed fixed.bin"
-        run(f"advise log/tensor_min_max.txt {common} pictures/0.png {dumps} {at}")
+        run(f"tune --explain --ranges log/tensor_min_max.txt {common} pictures/0.png {dumps} {at}")
         said = run(f"tune {common} pictures --evaluate pictures/0.png -o tuned --budget 10s {at} --fixed-model")
         _find_silent("tune", clipped_tensors("tuned/optimized.onnx"), said)
     return f"{agreement(proto)}; clipped: {', '.join(clipped) or 'none'}"

@@ -93,17 +93,17 @@ def test_it_is_quantised_and_other_branches_are_refused(folder, capsys):
         assert {"c2", "b"} <= {row["name"] for row in csv.DictReader(file)}
     assert main(["diagnose", "-m", "net.onnx", "-i", "data0.npy,other.npy", *given]) == 2
     assert "made with other branches of the model's Ifs" in capsys.readouterr().err
-    advised = ["advise", "log/tensor_min_max.txt", "-m", "net.onnx", *ini]
-    assert main([*advised, "-i", "same.txt"]) == 0
+    explained = ["tune", "--explain", "--ranges", "log/tensor_min_max.txt", "-m", "net.onnx", *ini]
+    assert main([*explained, "-i", "same.txt"]) == 0
     assert "c2" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("option", ["tune --evaluate", "repair --debug-image"])
+@pytest.mark.parametrize("option", ["tune --evaluate", "tune --first --debug-image"])
 def test_pictures_to_judge_on_take_the_branches_of_those_to_calibrate_on(folder, capsys, option):
-    command, given = option.split()
+    *command, given = option.split()
     Path("judge.txt").write_text("data2.npy,other.npy\n")
     ini = ["--input-config", "input_config.ini", "--quant-level", "L1", "-o", "out"]
-    assert main([command, "-m", "net.onnx", "-i", "same.txt", given, "judge.txt", *ini]) == 2
+    assert main([*command, "-m", "net.onnx", "-i", "same.txt", given, "judge.txt", *ini]) == 2
     lines = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
     assert len(lines) == 1 and "would take another branch than 'then'" in lines[0]
     assert not Path("out").exists()

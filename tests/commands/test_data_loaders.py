@@ -68,10 +68,10 @@ def test_every_command_takes_the_same_loader(name: str, capsys: pytest.CaptureFi
 
     assert sgsdump("simulate", "-t", "Fixed", "-m", "fixed.onnx", *given[2:]) == 0
     assert capsys.readouterr().out.count("output out") == 3
-    assert sgsdump("advise", "log/tensor_min_max.txt", *given) == 0
+    assert sgsdump("tune", "--explain", "--ranges", "log/tensor_min_max.txt", *given) == 0
     assert sgsdump("diagnose", *given, "--quant-level", "L2", "-o", "diagnosis", "--pictures", 2) == 0
     assert Path("diagnosis/report.html").is_file()
-    assert sgsdump("repair", *given, "--quant-level", "L2", "-o", "repaired", "--rounds", 1) == 0
+    assert sgsdump("tune", "--first", *given, "--quant-level", "L2", "-o", "first", "--rounds", 1) == 0
     assert sgsdump("tune", *given, "--quant-level", "L2", "-o", "tuned", "--rates", 0.9) == 0
     assert Path("tuned/input_config.ini").is_file()
     gc.collect()
@@ -238,7 +238,12 @@ def test_pictures_need_an_input_config_which_the_preprocess_file_tells(capsys: p
     """A preprocess file in the README's own form, without norm, that gives BGR, in every command."""
     write_pictures()
     given = ["-m", "net.onnx", "-i", "pictures", "-n", "pre.py"]
-    for words in (["calibrate"], ["advise", "r.txt"], ["repair", "-o", "a"], ["tune", "-o", "b"]):
+    for words in (
+        ["calibrate"],
+        ["tune", "--explain", "--ranges", "r.txt"],
+        ["tune", "--first", "-o", "a"],
+        ["tune", "-o", "b"],
+    ):
         said = refused(*words, *given, capsys=capsys)
         assert "sgsdump cfg input_config.ini -m net.onnx -n pre.py writes one" in said
     assert sgsdump("cfg", "input_config.ini", "-m", "net.onnx", "-n", "pre.py") == 0
@@ -250,8 +255,8 @@ def test_pictures_need_an_input_config_which_the_preprocess_file_tells(capsys: p
     assert sgsdump("calibrate", *given, "--quant-level", "L2", "-o", "fixed.onnx") == 0
     assert "warning" not in capsys.readouterr().out
     assert sgsdump("simulate", "-m", "fixed.onnx", "-t", "Fixed", "-i", "pictures/0.png", "-n", "pre.py") == 0
-    assert sgsdump("advise", "log/tensor_min_max.txt", *given) == 0
-    assert sgsdump("repair", *given, "--quant-level", "L2", "-o", "repaired", "--rounds", 1) == 0
+    assert sgsdump("tune", "--explain", "--ranges", "log/tensor_min_max.txt", *given) == 0
+    assert sgsdump("tune", "--first", *given, "--quant-level", "L2", "-o", "first", "--rounds", 1) == 0
     assert sgsdump("tune", *given, "--quant-level", "L2", "-o", "tuned", "--rates", 0.9) == 0
     assert sgsdump("diagnose", *given, "--quant-level", "L2", "--max-rmse", 0.1) == 0
 
@@ -274,7 +279,7 @@ def test_arrays_of_pictures_are_what_the_float_model_takes(capsys: pytest.Captur
     assert "warning: arrays/0.npy: mean and std_value" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", ["calibrate", "tune", "diagnose", "repair"])
+@pytest.mark.parametrize("command", ["calibrate", "tune", "diagnose", "tune --first"])
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -287,7 +292,7 @@ def test_what_cannot_be_read_is_said_before_anything_is_assumed(
 ) -> None:
     data_nets.write(Path(), "audio")
     np.save("wide.npy", np.zeros((3, 77, 2)))
-    assert sgsdump(command, "-m", "audio.onnx", *given, "-o", "made") == 2
+    assert sgsdump(*command.split(), "-m", "audio.onnx", *given, "-o", "made") == 2
     out, err = capsys.readouterr()
     assert out == "" and said in err and err.count("\n") == 1
 

@@ -24,7 +24,7 @@ def load_data():
 """
 NET = "-m net.onnx --data-loader-script feeds.py"
 WRITTEN = {
-    f"advise log/tensor_min_max.txt {NET}": "advice",
+    f"tune --explain --ranges log/tensor_min_max.txt {NET}": "advice",
     "compare sim.npz float.npz": "comparison",
     "compare net.onnx net.onnx": "comparison",
     "compare log/tensor_min_max.txt log/tensor_min_max.txt": "ranges",

@@ -66,7 +66,7 @@ def test_a_part_is_quantised_and_judged(folder, capsys):
     assert main(["diagnose", *part, "--quant-level", "L1", "-o", "d"]) == 0
     assert "c3" not in Path("d/layers.csv").read_text()
     ranges = ["log/tensor_min_max.txt", "--input-config", "input_config.ini"]
-    assert main(["advise", *ranges, *part, "--quant-level", "L1"]) == 0
+    assert main(["tune", "--explain", "--ranges", *ranges, *part, "--quant-level", "L1"]) == 0
     assert "c3" not in capsys.readouterr().out
 
 

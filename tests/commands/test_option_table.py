@@ -20,6 +20,10 @@ from sgsdump.commands.compare import options as compare_options
 from sgsdump.commands.options import Modes, Reading
 from sgsdump.commands.parser import build_parser
 from sgsdump.errors import SgsdumpError
+from sgsdump.fixedpoint.commands.tune import options as tune_options
+from sgsdump.fixedpoint.verbs.judges import Judges
+from sgsdump.models.model import Part
+from sgsdump.models.network import Network
 from sgsdump.pipeline import job
 
 PARSERS = build_parser()._subparsers._group_actions[0].choices  # type: ignore[union-attr]
@@ -136,10 +140,20 @@ def dumps(tmp_path, monkeypatch):
             target.parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / "part/0_0/0").rename(target)
             shutil.rmtree(tmp_path / "part")
+    (tmp_path / "feeds.py").write_text(FEEDS)
+    (tmp_path / "ranges.txt").write_text("Name:p1, min: 0.0, max: 1.0;\n")
     (tmp_path / "metric.py").write_text("def largest(a, b):\n    return float(abs(a - b).max())\n")
     return tmp_path
 
 
+TUNED = "-m net.onnx --data-loader-script feeds.py --quant-level L1 -o tuned"
+FEEDS = """
+import numpy as np
+
+def load_data():
+    for seed in range(2):
+        yield {"data": np.random.default_rng(seed).normal(size=(1, 3, 8, 8)).astype(np.float32)}
+"""
 LEAST = {
     ("compare", compare_options.TWO): "one.npz two.npz",
     ("compare", compare_options.TREES): "tree1 tree2",
@@ -155,6 +169,9 @@ LEAST = {
     ("convert", "a dump"): "one.npz out.npz",
     ("pipeline", "a dump"): "full -m net.onnx",
     ("pipeline", "--bisect"): "full -m net.onnx --bisect reference",
+    ("tune", tune_options.EXPLAIN): "--explain -m net.onnx --ranges ranges.txt",
+    ("tune", tune_options.FIRST): f"--first {TUNED}",
+    ("tune", tune_options.SEARCH): f"{TUNED} --rates 0.7",
 }
 
 
@@ -191,6 +208,11 @@ CHOOSES = {
     *(("show", "tensors", option) for option in ("name", "part")),
     ("show", "operators", "part"),  # comes after a name, which is refused
     ("pipeline", "a dump", "bisect"),
+    *(
+        ("tune", mode, option)
+        for mode in (tune_options.EXPLAIN, tune_options.FIRST, tune_options.SEARCH)
+        for option in ("explain", "first")
+    ),
 }
 
 
@@ -220,10 +242,11 @@ RECORDS = {
     "show": (Reading, show.Options),
     "convert": (Reading, convert.Conversion, convert.Options),
     "pipeline": (job.Job, *job.PARTS),
+    "tune": (Network, Part, Judges, tune_options.Options),
 }
-# Options that ``run`` itself reads: --operators chooses the mode, --operations is another spelling of OPERATIONS, and
-# only one kind of pipeline has --bisect.
-READ_BY_RUN = {"operators", "operations", "kind"}
+# Options that ``run`` itself reads: --operators, --explain and --first choose the mode, --operations is another spelling
+# of OPERATIONS, and only one kind of pipeline has --bisect.
+READ_BY_RUN = {"operators", "operations", "kind", "explain", "first"}
 # Calls that together read all that a mode honours, where the least call does not.
 READ_ALL = {
     ("show", "tensors"): ["one.npz", "b.raw --raw-dtype float32"],

@@ -46,7 +46,7 @@ def test_every_command_has_a_line_to_make_odd():
     assert {line.split()[0] for line in arguments.LINES} == set(COMMANDS) - {"exec"}
 
 
-SLOW = ("tune ", "repair ", "demo ")
+SLOW = ("tune -", "tune --first ", "demo ")
 REFUSED = ("report pictures ",)  # no diagnosis is there
 
 

@@ -32,7 +32,7 @@ COMMANDS = {
     "dump_picture": f"dump -m digits.onnx -i {{}} {CONFIG} -o out.bin",
     "dump_array": "dump -m digits.onnx -i {} -o out.bin",
     "pipeline_array": "pipeline full -m digits.onnx -i image:{} -o out",
-    "advise_ranges": f"advise {{}} -m digits.onnx {CONFIG}",
+    "explain_ranges": f"tune --explain --ranges {{}} -m digits.onnx {CONFIG}",
 }
 SLOWER = {"arguments": 30, **dict.fromkeys(COMMANDS, 10)}
 ATB = {

@@ -1,6 +1,6 @@
 """Faults of quantisation: a channel far above or below the others of its tensor, a wide activation, a range clipped or
-too wide. What diagnose, advise and compare name is held against the intervention in the integer model: the domain that
-alone at 16 bits, with the range that calibration finds, gives back the largest part of the outputs' error.
+too wide. What diagnose, tune --explain and compare name is held against the intervention in the integer model: the
+domain that alone at 16 bits, with the range that calibration finds, gives back the largest part of the outputs' error.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _planted(fault: Fault) -> Callable[[np.random.Generator, Path], Outcome]:
             tensor = str(rng.choice(sorted(net.links)))
             wrong = fault(net, tensor, rng, data, 2.0 ** (attempt % TRIES // 2))
             write(net, folder)
-            # diagnose and advise begin with all at 8 bits, compare has what the level made.
+            # diagnose and tune --explain begin with all at 8 bits, compare has what the level made.
             truth = intervene(folder, data, level, wrong, raised=WAYS[way] is _compared)
             best = max(truth.regained.values(), default=0.0)
             right = truth.regained.get(tensor, 0.0) >= max(AS_GOOD * best, LEAST_REGAINED)
@@ -132,11 +132,11 @@ def _diagnosed(folder: Path, level: str, wrong: Ends, culprits: frozenset[str], 
     return Outcome(culprits, _with_headline(named, done.stdout), done.stdout[:300])
 
 
-def _advised(folder: Path, level: str, wrong: Ends, culprits: frozenset[str], picture: int) -> Outcome:
+def _explained(folder: Path, level: str, wrong: Ends, culprits: frozenset[str], picture: int) -> Outcome:
     ranges = _calibrated(folder, level, wrong)
     done = sgsdump(
-        "advise", ranges, "-m", "net.onnx", "-i", "pictures", "--input-config", "input_config.ini",
-        "--quant-level", level, "--json", "advice.json", folder=folder,
+        "tune", "--explain", "--ranges", ranges, "-m", "net.onnx", "-i", "pictures",
+        "--input-config", "input_config.ini", "--quant-level", level, "--json", "advice.json", folder=folder,
     )  # fmt: skip
     document = json.loads((folder / "advice.json").read_text())
     return Outcome(culprits, _with_headline(_blamed(document["findings"]), done.stdout), done.stdout[:300])
@@ -157,8 +157,8 @@ def _compared(folder: Path, level: str, wrong: Ends, culprits: frozenset[str], p
     return Outcome(culprits, named, done.stdout[-300:])
 
 
-# diagnose and advise measure, and are asked twice as often as compare, which has the dumps of one picture.
-WAYS = (_diagnosed, _diagnosed, _advised, _advised, _compared)
+# diagnose and tune --explain measure, and are asked twice as often as compare, which has the dumps of one picture.
+WAYS = (_diagnosed, _diagnosed, _explained, _explained, _compared)
 
 
 def _calibrated(folder: Path, level: str, wrong: Ends) -> str:

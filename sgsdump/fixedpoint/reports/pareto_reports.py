@@ -126,9 +126,9 @@ def ending_lines(result: Pareto) -> Iterator[str]:
     yield from _expected_lines(result)
     yield from _metric_lines(result)
     if result.effort.off:
+        searched = "" if math.isnan(taken.searched) else f" (the approximation's {taken.searched:.3g})"
         yield (
-            f"*: chosen in the hardware's integers, where its error is {taken.error:.3g} (the approximation's "
-            f"{taken.searched:.3g}); {how_far(result)}"
+            f"*: chosen in the hardware's integers, where its error is {taken.error:.3g}{searched}; {how_far(result)}"
         )
     yield from _held_lines(result)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -92,7 +93,8 @@ def search_verdict(result: Pareto) -> list[str]:
         f"{high.error:.3g} with all at INT16 ({result.effort.plans_tried} plans tried)."
     )
     if result.effort.off:
-        lines.append(f"All figures are the hardware's integers'; the search saw {taken.searched:.3g} of this plan.")
+        searched = "" if math.isnan(taken.searched) else f"; the search saw {taken.searched:.3g} of this plan"
+        lines.append(f"All figures are the hardware's integers'{searched}.")
     return lines
 
 

@@ -189,9 +189,9 @@ def test_what_the_board_does_otherwise_is_told(folder, capsys, monkeypatch, trai
     assert main(CALIBRATE) == 0
     warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning")]
     assert len(warnings) == bool(said) and all(line.startswith(said) for line in warnings)
-    advise = ["advise", "log/tensor_min_max.txt", *CALIBRATE[1:3], *CALIBRATE[5:7]]
+    explain = ["tune", "--explain", "--ranges", "log/tensor_min_max.txt", *CALIBRATE[1:3], *CALIBRATE[5:7]]
     tune = ["tune", *CALIBRATE[1:7], "-o", "tuned", "--budget", "0s"]
-    for command in (advise, tune):
+    for command in (explain, tune):
         assert main(command) == 0
         assert (said or "warning: input") in capsys.readouterr().out or said is None
 

@@ -25,9 +25,9 @@ COMMANDS = {
     "calibrate": f"calibrate -m net.onnx {PICTURE} -o out/fixed.onnx",
     "diagnose": f"diagnose -m net.onnx {PICTURE} -o out/r.html",
     "tune": f"tune -m net.onnx {PICTURE} -o out/tuned",
-    "repair": f"repair -m net.onnx {PICTURE} -o out/repaired",
-    "advise": "advise -m net.onnx --input-config input_config.ini ranges.txt",
-    "advise on pictures": f"advise -m net.onnx {PICTURE} ranges.txt",
+    "tune --first": f"tune --first -m net.onnx {PICTURE} -o out/first",
+    "explain": "tune --explain -m net.onnx --input-config input_config.ini --ranges ranges.txt",
+    "explain on pictures": f"tune --explain -m net.onnx {PICTURE} --ranges ranges.txt",
     "pipeline": "pipeline full -m net.onnx -o out/dump",
     "pipeline by the reference": "pipeline full -m net.onnx -f reference -o out/dump",
     "pipeline in float16": "pipeline full -m net.onnx -mt float16 -o out/dump",
@@ -110,7 +110,9 @@ DAMAGES = (
 # Where only the graph or the ranges are read the model is as good as whole; pipeline's status 1 is of a tensor that an
 # executor cannot compute, which it says of each.
 OF_VALUES = (huge_input, unknown_type, short_weight)
-ALSO = {"operators": (0,), "annotate": (0,), "advise": (0,)} | {name: (0, 1) for name in COMMANDS if "pipeline" in name}
+ALSO = {"operators": (0,), "annotate": (0,), "explain": (0,)} | {
+    name: (0, 1) for name in COMMANDS if "pipeline" in name
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)

@@ -46,12 +46,12 @@ def test_it_prints_the_accuracy_of_float_and_fixed(printed):
     accuracy = {kind.strip(): float(value) for kind, value in re.findall(r"^  (.*?)  +([01]\.\d\d)$", text, re.M)}
     assert accuracy["float"] >= 0.98
     assert accuracy["fixed, INT8"] <= 0.6
-    assert accuracy["fixed, INT16 (ALL_INT16)"] == accuracy["fixed, tuned by repair"] == accuracy["float"]
+    assert accuracy["fixed, INT16 (ALL_INT16)"] == accuracy["fixed, tuned"] == accuracy["float"]
 
 
-def test_repair_raises_the_planted_convolutions_and_no_other(printed):
+def test_tune_raises_the_planted_convolutions_and_no_other(printed):
     folder, _ = printed
-    ini = (folder / "repaired" / "input_config.ini").read_text()
+    ini = (folder / "tuned" / "input_config.ini").read_text()
     assert re.search(r"tensor_arrays *= *'?block2/dw/relu,block4/dw/relu'?;?\s", ini)
 
 
@@ -61,7 +61,7 @@ def test_it_leaves_everything_to_type_the_commands_again(printed):
     for name in ("digits.onnx", "fixed.onnx", "float.bin", "fixed.bin", "input_config.ini", "digit.png"):
         assert (folder / name).is_file(), name
     assert text.count("$ sgsdump ") == 7
-    assert (folder / "report.html").is_file() and (folder / "repaired" / "report.html").is_file()
+    assert (folder / "report.html").is_file() and (folder / "tuned" / "report.html").is_file()
 
 
 def test_an_older_demo_is_moved_aside(tmp_path, capsys, monkeypatch):
@@ -92,8 +92,8 @@ def test_the_readmes_words_on_its_pictures_are_true(printed, monkeypatch, capsys
         assert np.percentile(values[name].real(), 90) < 0.1 * int(reach)
     assert "falls by three orders of magnitude on the way from INT8 to INT16" in readme
     monkeypatch.chdir(folder)
-    tune = "tune -m digits.onnx -i pictures --input-config input_config.ini -o tuned --budget 0s --quant-level L1"
+    tune = "tune -m digits.onnx -i pictures --input-config input_config.ini -o searched --budget 0s --quant-level L1"
     assert main(tune.split()) == 0  # the ends of the table are not searched
-    with (folder / "tuned" / "pareto.csv").open() as table:
+    with (folder / "searched" / "pareto.csv").open() as table:
         errors = {row["label"]: float(row["error"]) for row in csv.DictReader(table)}
     assert round(np.log10(errors["INT8"] / errors["INT16"])) == 3

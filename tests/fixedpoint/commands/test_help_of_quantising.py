@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,19 +16,18 @@ from sgsdump.errors import ConfigError
 from sgsdump.fixedpoint.quantisation.calibration import LEVELS, THRESHOLD
 from sgsdump.fixedpoint.quantisation.calibration_log import WEIGHTS_LIMIT
 from sgsdump.fixedpoint.quantisation.levels import WITHOUT_BITS
-from sgsdump.fixedpoint.tuning import integer_choice, repair, search, setup
+from sgsdump.fixedpoint.tuning import integer_choice, rounds, search, setup
 from sgsdump.fixedpoint.tuning.rules_of_thumb import RMSE_OVER
 from sgsdump.fixedpoint.tuning.search import most_evaluations
-from sgsdump.fixedpoint.verbs.repair import JUDGING
-from sgsdump.fixedpoint.verbs.tune import parse_rates, parse_seconds
+from sgsdump.fixedpoint.verbs.first_plan import MOST_ROUNDS
+from sgsdump.fixedpoint.verbs.judges import JUDGING
+from sgsdump.fixedpoint.verbs.plan_search import BUDGET, parse_rates, parse_seconds
 from sgsdump.models.feeds.image_list import evenly
 
 COMMON = ["-m", "net.onnx", "--input-config", "input_config.ini"]
 LEAST = {
     "calibrate": [*COMMON, "-i", "pictures"],
     "simulate": ["-m", "net.onnx", "-t", "Float", "-i", "cat.jpg"],
-    "advise": ["tensor_min_max.txt", *COMMON],
-    "repair": [*COMMON, "-i", "pictures", "-o", "out"],
     "tune": [*COMMON, "-i", "pictures", "-o", "out"],
 }
 
@@ -45,12 +45,7 @@ def words(command):
         ("calibrate", "quant_level", "L5", "(default: L5)"),
         ("calibrate", "sensitivity_threshold", 0.002, "(default: 0.002)"),
         ("calibrate", "num_process", 1, "(default: 1)"),
-        ("advise", "quant_level", "L5", "(default: L5)"),
-        ("repair", "rounds", 10, "(default: 10)"),
-        ("repair", "quant_level", "L5", "(default: L5)"),
-        ("tune", "budget", "10m", "(default: 10m)"),
         ("tune", "quant_level", "L5", "(default: L5"),
-        ("tune", "num_process", 1, ""),
     ],
 )
 def test_defaults_of_options(command, option, value, stated):
@@ -63,18 +58,13 @@ def test_defaults_of_options(command, option, value, stated):
     [
         ("calibrate", "up to four million of them", round(WEIGHTS_LIMIT / 1e6) == 4),
         ("calibrate", "(default: 0.002)", THRESHOLD == 0.002),
-        ("advise", "inputs whose range is over 30", WIDE == 30),
-        ("advise", "layers of RMSE over 0.5", RMSE_OVER == 0.5),
-        ("advise", "(default: COS 0.99)", DOCUMENTED.min_cos == 0.99),
-        ("advise", "(default: RMSE 0.1)", DOCUMENTED.max_rmse == 0.1),
-        ("repair", "(default: COS 0.99)", DOCUMENTED.min_cos == 0.99),
-        ("repair", "(default: RMSE 0.1)", DOCUMENTED.max_rmse == 0.1),
-        ("repair", "(default: 4 of -i)", JUDGING == 4),
-        ("repair", "at L2 or L3", (WITHOUT_BITS["L4"], WITHOUT_BITS["L5"]) == ("L2", "L3")),
-        ("tune", "judged on 10 of these, evenly chosen", setup.PICTURES == 10),
-        ("tune", "at most 12 convolutions are searched exhaustively", search.EXHAUSTIVE == 12),
-        ("tune", "95 % of the way", search.ENOUGH == 0.95),
-        ("tune", "each 5 % of the bytes halve the error", integer_choice.HALVING == 0.05),
+        ("tune", "inputs whose range is over 30", WIDE == 30),
+        ("tune", "layers of RMSE over 0.5", RMSE_OVER == 0.5),
+        ("tune", "(default: COS 0.99)", DOCUMENTED.min_cos == 0.99),
+        ("tune", "(default: RMSE 0.1)", DOCUMENTED.max_rmse == 0.1),
+        ("tune", "instead of 10 of -i (4 with --first and --explain)", (setup.PICTURES, JUDGING) == (10, 4)),
+        ("tune", "maximum number of rounds (10)", MOST_ROUNDS == 10),
+        ("tune", "(default: 10m)", BUDGET == "10m"),
         ("tune", "(default: 0.65,0.7,…,0.95)", np.allclose(search.RATES, np.arange(0.65, 0.96, 0.05))),
     ],
 )
@@ -82,8 +72,23 @@ def test_numbers_in_the_help(command, stated, done):
     assert stated in words(command) and done
 
 
+@pytest.mark.parametrize(
+    ("stated", "done"),
+    [
+        ("judged on 10 of these, evenly chosen", setup.PICTURES == 10),
+        ("at most 12 convolutions are searched exhaustively", search.EXHAUSTIVE == 12),
+        ("95 % of the way", search.ENOUGH == 0.95),
+        ("each additional 5 % of the bytes halves the error", integer_choice.HALVING == 0.05),
+        ("at L2 or L3", (WITHOUT_BITS["L4"], WITHOUT_BITS["L5"]) == ("L2", "L3")),
+    ],
+)
+def test_numbers_in_the_page(stated, done):
+    page = Path(__file__).parents[3] / "docs" / "tune_int16.md"
+    assert stated in " ".join(page.read_text(encoding="utf-8").split()) and done
+
+
 def test_numbers_that_only_comments_state():
-    assert (repair.WORTH_KEEPING, repair.PATIENCE) == (0.01, 2)
+    assert (rounds.WORTH_KEEPING, rounds.PATIENCE) == (0.01, 2)
     assert QUANTISER_LEVELS == 256
 
 

@@ -38,7 +38,7 @@ COMMANDS = {
     "calibrate": ["calibrate", *QUANTISED],
     "diagnose": ["diagnose", *QUANTISED],
     "tune": ["tune", *QUANTISED, "-o", "tuned", "--rates", "0.8"],
-    "repair": ["repair", *QUANTISED, "-o", "repaired", "--rounds", "1"],
+    "tune --first": ["tune", "--first", *QUANTISED, "-o", "first", "--rounds", "1"],
 }
 
 
@@ -65,17 +65,17 @@ def test_every_command_says_what_was_cut_and_what_to_paste(ssd, capsys, name):
     # pasted, it is there
     Path("input_config.ini").write_text("\n".join([INI, *SECTION]))
     if name != "pipeline":
-        again = [word if word not in ("tuned", "repaired") else f"{word}_again" for word in COMMANDS[name]]
+        again = [word if word not in ("tuned", "first") else f"{word}_again" for word in COMMANDS[name]]
         assert main(again) == 0
         lines = capsys.readouterr().out.splitlines()
         assert lines.count(f"note: {NOTE}") == 1
         assert "for input_config.ini:" not in lines
 
 
-def test_advise_after_calibrate(ssd, capsys):
+def test_explain_after_calibrate(ssd, capsys):
     assert main(COMMANDS["calibrate"]) == 0
     capsys.readouterr()
-    assert main(["advise", "log/tensor_min_max.txt", *QUANTISED]) == 0
+    assert main(["tune", "--explain", "--ranges", "log/tensor_min_max.txt", *QUANTISED]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines.count(f"note: {NOTE}") == 1
     assert lines[-3:] == SECTION
@@ -104,14 +104,14 @@ def test_the_dump_holds_what_opencv_computes_of_the_whole_net(ssd):
         np.testing.assert_allclose(dump[name].real(), wanted[name], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["simulate", "calibrate", "diagnose", "tune", "repair"])
+@pytest.mark.parametrize("name", ["simulate", "calibrate", "diagnose", "tune", "tune --first"])
 def test_an_output_that_was_cut_off_is_refused_before_anything_runs(ssd, capsys, name):
     Path("input_config.ini").write_text(INI + "[OUTPUT_CONFIG]\noutputs = detection_out;\n")
     assert main(COMMANDS[name]) == 2
     error = capsys.readouterr().err
     assert "outputs names 'detection_out'" in error
     assert "write outputs = loc,conf_flat;" in error
-    assert not {"repaired", "diagnosis", "log"} & {path.name for path in ssd.iterdir()}
+    assert not {"first", "diagnosis", "log"} & {path.name for path in ssd.iterdir()}
 
 
 def test_an_input_of_the_post_processing_alone_is_named(ssd, capsys):

@@ -14,12 +14,12 @@ from PIL import Image
 from small_nets import conv, model, node, run_all, weights
 
 from sgsdump.cli import main
-from sgsdump.fixedpoint.commands.tune import too_small
+from sgsdump.fixedpoint.commands.tune.search import too_small
 from sgsdump.fixedpoint.quantisation.simulation import simulate
 from sgsdump.fixedpoint.tuning import plan_scores
 from sgsdump.fixedpoint.tuning.pareto import Effort, OutputFigures
 from sgsdump.fixedpoint.tuning.plan_scores import load_progress
-from sgsdump.fixedpoint.verbs.tune import Ending
+from sgsdump.fixedpoint.verbs.plan_search import Ending
 from sgsdump.models.fixed_facts import read_facts
 from sgsdump.models.model import open_model
 from sgsdump.sidecars import input_config, quant_param
@@ -365,7 +365,7 @@ def test_a_damaged_progress_file_is_measured_anew(work, capsys, monkeypatch):
         (["--metric", "bad.py:nan"], "bad.py: nan gave 'nan', which is not a finite number"),
         (["--metric", "bad.py:fails"], "bad.py:8: the metric failed: KeyError"),
         (["--budget", "soon"], "--budget 'soon' is not a time"),
-        (["-o", "metric.py"], "cannot make the folder metric.py"),
+        (["-o", "metric.py"], "cannot write the folder metric.py: a file has that name"),
         (["--input-config", "input_config.ini", "-o", "."], "would overwrite input_config.ini"),
         (["--evaluate", "nowhere"], "nowhere"),
         (["-o", "pictures"], "cannot write pictures: this command reads or writes that file already"),

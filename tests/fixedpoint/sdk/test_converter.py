@@ -330,7 +330,7 @@ def net_with_elu(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "command", ["calibrate", "diagnose", "tune -o tuned", "repair -o repaired", "advise ranges.txt"]
+    "command", ["calibrate", "diagnose", "tune -o tuned", "tune --first -o tuned", "tune --explain --ranges ranges.txt"]
 )
 def test_strict_ends_before_anything_is_written(net_with_elu, command, capsys):
     Path("ranges.txt").write_text("Name:c, min: -1.0, max: 1.0;\n")

@@ -182,20 +182,31 @@ def test_what_has_16_bits_already_is_no_cause(folder, capsys):
 
 
 @pytest.mark.parametrize(("limit", "kind"), [("0.001", "cause"), ("0.5", "part")])
-def test_advise_tells_them_apart_as_diagnose_does(folder, capsys, limit, kind):
+def test_explain_tells_them_apart_as_diagnose_does(folder, capsys, limit, kind):
     onnx.save(net_of(*drawn(16.0, 16.0)).proto, "net.onnx")
     _, lines, diagnosed_findings = diagnosed(capsys, "--max-rmse", limit)
     assert main(["calibrate", "-m", "net.onnx", "-i", "runs", "--quant-level", "L1", "-o", "fixed.onnx"]) == 0
     capsys.readouterr()
-    words = ["advise", "log/tensor_min_max.txt", "-m", "net.onnx", "-i", "runs", "--quant-level", "L1"]
+    words = [
+        "tune",
+        "--explain",
+        "--ranges",
+        "log/tensor_min_max.txt",
+        "-m",
+        "net.onnx",
+        "-i",
+        "runs",
+        "--quant-level",
+        "L1",
+    ]
     assert main([*words, "--max-rmse", limit, "--json", "advice.json"]) == 0
     said = capsys.readouterr().out
     of_both = (diagnosed_findings, json.loads(Path("advice.json").read_text())["findings"])
     # diagnose names before it that the weights have one scale
-    (by_diagnose,), (by_advise,) = (
+    (by_diagnose,), (by_explain,) = (
         [f for f in found if f["kind"] == kind and f["facts"]["reason"] != "weights per tensor"] for found in of_both
     )
-    assert by_advise["layer"] == by_diagnose["layer"] == "y"
-    assert by_advise["figures"] == pytest.approx(by_diagnose["figures"], rel=0.05)
+    assert by_explain["layer"] == by_diagnose["layer"] == "y"
+    assert by_explain["figures"] == pytest.approx(by_diagnose["figures"], rel=0.05)
     if kind == "part":
         assert next(line for line in lines if line.startswith("Its 8-bit input alone brings ")) in said

@@ -1,4 +1,4 @@
-"""What diagnose and advise conclude: outputs first, the measured cause, what is promised, what was not judged."""
+"""Conclusions of diagnose and tune --explain: outputs first, the measured cause, what is promised or not judged."""
 
 import csv
 import json
@@ -194,7 +194,7 @@ def given_again(line, level, capsys):
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", ["diagnose", "advise"])
+@pytest.mark.parametrize("command", ["diagnose", "explain"])
 def test_a_promise_is_of_all_that_the_words_to_paste_raise(command, folder, capsys):
     """The SDK takes a word of tensor_arrays for every input whose name begins so."""
     line = sick_digits()
@@ -211,7 +211,7 @@ def test_a_promise_is_of_all_that_the_words_to_paste_raise(command, folder, caps
         assert "tensor_arrays 'wide' also raises wide_also, wide_too: the SDK raises every convolution" in out
     else:
         ranges = ["d/log/tensor_min_max.txt", "--quant-level", "L3"]
-        assert main(["advise", *ranges, *line[1:], "--json", "advice.json"]) == 0
+        assert main(["tune", "--explain", "--ranges", *ranges, *line[1:], "--json", "advice.json"]) == 0
         out = capsys.readouterr().out
         assert "tensor_arrays 'wide' also raises wide_also, wide_too" in out
     if command == "diagnose":
@@ -263,7 +263,7 @@ def test_nothing_is_advised_twice_or_where_it_is_so_already(folder, capsys):
     out = capsys.readouterr().out
     assert "Copy these lines into input_config.ini" not in out and "tensor_arrays" not in out
     assert "already has" in out and "at INT16." in out
-    ranges = "advise d/log/tensor_min_max.txt -m digits.onnx --input-config input_config.ini"
+    ranges = "tune --explain --ranges d/log/tensor_min_max.txt -m digits.onnx --input-config input_config.ini"
     assert main(ranges.split()) == 0
     out = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("warning")]
     assert out[0].startswith("input_config.ini has input_format=ALL_INT16: nothing is left to raise.")

@@ -263,7 +263,7 @@ def test_int8_within_the_limits_on_calibration_images_alone_is_not_recommended(w
     assert "INT8 is past the limits" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", ["diagnose", "tune", "cure", "repair", "advise"])
+@pytest.mark.parametrize("command", ["diagnose", "tune", "cure", "tune --first", "tune --explain"])
 @pytest.mark.parametrize(
     ("arrays", "warned"),
     [
@@ -279,15 +279,13 @@ def test_int8_within_the_limits_on_calibration_images_alone_is_not_recommended(w
 def test_images_that_speak_for_no_others_are_warned_of(command, arrays, warned, work, capsys):
     write(Path("few"), arrays)
     given = ["-m", "net.onnx", "-i", "few", "--quant-level", "L2"]
-    if command == "advise":
+    if command == "tune --explain":
         assert main(["calibrate", *given, "-o", "fixed.onnx"]) == 0
         assert "do not generalise to other images" not in capsys.readouterr().out
-        given = ["log/tensor_min_max.txt", *given]
-    assert (
-        main([command, *given, *([] if command == "advise" else ["-o", "out.onnx" if command == "cure" else "out"])])
-        == 0
-    )
-    said = [line for line in capsys.readouterr().out.splitlines() if "do not generalise to other images" in line]
+        given = ["--ranges", "log/tensor_min_max.txt", *given]
+    assert main([*command.split(), *given, "-o", "out.onnx" if command == "cure" else "out"]) == 0
+    lines = "".join(capsys.readouterr()).splitlines()
+    said = [line for line in lines if line.startswith("warning: ") and "do not generalise to other images" in line]
     assert said == ([f"warning: {warned}{OTHERS}"] if warned else [])
 
 

@@ -1,4 +1,4 @@
-"""What a plan is worth in ``diagnose`` and ``repair``: by a metric of one's own, and on pictures held out."""
+"""What a plan is worth in ``diagnose`` and ``tune --first``: by a metric of one's own, and on pictures held out."""
 
 import json
 from dataclasses import make_dataclass
@@ -154,17 +154,23 @@ def test_pictures_that_judge_are_not_held_out(folder: Path, capsys: pytest.Captu
     assert "which --evaluate has too" in capsys.readouterr().err
 
 
-REPAIR = "repair -m net.onnx --data-loader-script loader.py --quant-level L1 -o out".split()
+FIRST = "tune --first -m net.onnx --data-loader-script loader.py --quant-level L1 -o out".split()
 
 
-def test_repair_tells_the_metric_and_what_is_held_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = sgsdump.repair(
-        "net.onnx", "loader.py", metric="metric.py:near", validate="loader.py:others", quant_level="L1", max_rmse=0.1
+def test_the_first_plan_tells_the_metric_and_what_is_held_out(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = sgsdump.tune(
+        "net.onnx",
+        "loader.py",
+        first=True,
+        metric="metric.py:near",
+        validate="loader.py:others",
+        quant_level="L1",
+        max_rmse=0.1,
     )
     assert found.passes and found.raised == ("ra",) and found.to_copy == "[CONV_CONFIG]\ntensor_arrays='ra';"
-    assert main([*REPAIR, "--max-rmse", "0.1", "--metric", "metric.py:near", "--validate", "loader.py:others"]) == 0
+    assert main([*FIRST, "--max-rmse", "0.1", "--metric", "metric.py:near", "--validate", "loader.py:others"]) == 0
     said = capsys.readouterr().out
-    assert "\nBy your metric, on 3 pictures held out: float 0; as it is -" in said and "; repaired -" in said
+    assert "\nBy your metric, on 3 pictures held out: float 0; as it is -" in said and "; with the plan -" in said
     document = json.loads((folder / "out" / "rounds.json").read_text())
     worth = document["worth"]
     jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(document)
@@ -177,8 +183,8 @@ def test_repair_tells_the_metric_and_what_is_held_out(folder: Path, capsys: pyte
 
 
 @pytest.mark.parametrize("limit", [[], ["--max-rmse", "0.1"]])
-def test_a_repair_that_fails_on_pictures_held_out_is_not_recommended(folder, capsys, limit) -> None:
-    assert main([*REPAIR, "--validate", "loader.py:loud", *limit]) == bool(limit)
+def test_a_first_plan_that_fails_on_pictures_held_out_is_not_recommended(folder, capsys, limit) -> None:
+    assert main([*FIRST, "--validate", "loader.py:loud", *limit]) == bool(limit)
     said = capsys.readouterr().out
     assert "\nwarning: Not recommended: ra at INT16. On 3 pictures held out" in said
     document = json.loads((folder / "out" / "rounds.json").read_text())
@@ -187,16 +193,16 @@ def test_a_repair_that_fails_on_pictures_held_out_is_not_recommended(folder, cap
 
 
 def test_other_pictures_judge_the_rounds(folder: Path) -> None:
-    found = sgsdump.repair("net.onnx", "loader.py", evaluate="loader.py:loud", quant_level="L1", rounds=1)
+    found = sgsdump.tune("net.onnx", "loader.py", first=True, evaluate="loader.py:loud", quant_level="L1", rounds=1)
     assert not found.passes and found.worths is None
     assert found.result.best.error > 0.5  # the ranges do not hold them
 
 
 def test_the_same_words_and_the_same_refusal(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.save("0.npy", np.zeros((1, 3, 8, 8), np.float32))
-    assert main("repair -m net.onnx -i 0.npy -o out --validate 0.npy".split()) == 2
+    assert main("tune --first -m net.onnx -i 0.npy -o out --validate 0.npy".split()) == 2
     assert "--validate has" in capsys.readouterr().err and not (folder / "out").exists()
-    assert main([*REPAIR, "--metric", "metric.py:far"]) == 2
+    assert main([*FIRST, "--metric", "metric.py:far"]) == 2
     assert "far" in capsys.readouterr().err and not (folder / "out").exists()
 
 

@@ -1,4 +1,4 @@
-"""``sgsdump advise`` as a user types it: the demo's sick net, healthy nets, and files that do not fit."""
+"""``sgsdump tune --explain`` as a user types it: the demo's sick net, healthy nets, and files that do not fit."""
 
 import re
 import shlex
@@ -15,13 +15,13 @@ from sgsdump.cli import main
 from sgsdump.fixedpoint.commands import demo
 from sgsdump.sidecars import input_config
 
-ARGS = ["log/tensor_min_max.txt", "-m", "digits.onnx", "--input-config", "input_config.ini"]
+ARGS = ["--ranges", "log/tensor_min_max.txt", "-m", "digits.onnx", "--input-config", "input_config.ini"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The demo's own files, and the ranges and dumps of one spoilt digit; pictures/ for all, few/ for eight."""
-    path = tmp_path_factory.mktemp("advise")
+    path = tmp_path_factory.mktemp("explain")
     digits = demo._digits()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
@@ -64,7 +64,7 @@ def planted():
 
 
 def test_it_chooses_what_was_planted_and_nothing_else(capsys, tmp_path):
-    assert main(["advise", *ARGS, "-i", "few", "--json", str(tmp_path / "a.json")]) == 0
+    assert main(["tune", "--explain", *ARGS, "-i", "few", "--json", str(tmp_path / "a.json")]) == 0
     text = capsys.readouterr().out
     assert sections(text) == planted() == ["block2/dw/relu", "block4/dw/relu"]
     assert "With block2/dw/relu, block4/dw/relu raised the outputs are within limits." in text
@@ -76,38 +76,38 @@ def test_it_chooses_what_was_planted_and_nothing_else(capsys, tmp_path):
 
 
 def test_one_weight_scale_blames_the_depthwise_convolutions_before_them_too(capsys):
-    assert main(["advise", *ARGS, "-i", "few", "--quant-level", "L1"]) == 0
+    assert main(["tune", "--explain", *ARGS, "-i", "few", "--quant-level", "L1"]) == 0
     assert set(sections(capsys.readouterr().out)) == {*planted(), "block1/pw/relu", "block3/pw/relu"}
 
 
 def test_the_rules_alone_find_them_too(capsys):
     for more in ([], ["--dump", "float.bin"]):
-        assert main(["advise", *ARGS, *more]) == 0
+        assert main(["tune", "--explain", *ARGS, *more]) == 0
         assert sections(capsys.readouterr().out) == planted(), more
-    assert main(["advise", *ARGS, "--dump", "float.bin", "--fixed", "fixed.bin"]) == 0
+    assert main(["tune", "--explain", *ARGS, "--dump", "float.bin", "--fixed", "fixed.bin"]) == 0
     assert set(planted()) <= set(sections(capsys.readouterr().out)), "one picture's errors also accuse others"
 
 
 def test_a_fixed_dump_that_is_int16_already_acquits_nobody(capsys):
-    assert main(["advise", *ARGS, "--dump", "float.bin", "--fixed", "all16.bin"]) == 0
+    assert main(["tune", "--explain", *ARGS, "--dump", "float.bin", "--fixed", "all16.bin"]) == 0
     text = capsys.readouterr().out
     assert sections(text) == planted() and text.count("INT16 already in the fixed model") == 9
 
 
-def test_the_block_can_be_pasted_and_the_advice_then_starts_anew(capsys, tmp_path):
-    assert main(["advise", *ARGS]) == 0
+def test_the_block_can_be_pasted_and_the_next_result_starts_anew(capsys, tmp_path):
+    assert main(["tune", "--explain", *ARGS]) == 0
     text = capsys.readouterr().out
     block = text[text.index("[CONV_CONFIG]") :]
     (tmp_path / "new.ini").write_text(demo.INPUT_CONFIG + block)
     assert list(input_config.read(tmp_path / "new.ini").tensor_arrays) == planted()
-    assert main(["advise", *ARGS[:-1], str(tmp_path / "new.ini")]) == 0
+    assert main(["tune", "--explain", *ARGS[:-1], str(tmp_path / "new.ini")]) == 0
     text = capsys.readouterr().out
     assert sections(text) == planted() and "has a [CONV_CONFIG] already" in text
 
 
 def test_nothing_to_raise_is_said_plainly(capsys):
     config = ["--max-rmse", "100"]
-    assert main(["advise", *ARGS, "-i", "few/0.png", *config]) == 0
+    assert main(["tune", "--explain", *ARGS, "-i", "few/0.png", *config]) == 0
     text = capsys.readouterr().out
     assert "Nothing to raise. What would help most, if you want less error still: block4/dw/relu" in text
     assert not sections(text)
@@ -122,11 +122,11 @@ def one_convolution(path, op=None):
     (path.parent / "one.txt").write_text(
         "Name:image, min: -1.000000, max: 1.000000;\nName:c, min: 0.000000, max: 1.0;\n"
     )
-    return [str(path.parent / "one.txt"), "-m", str(path), "--input-config", str(path.parent / "one.ini")]
+    return ["--ranges", str(path.parent / "one.txt"), "-m", str(path), "--input-config", str(path.parent / "one.ini")]
 
 
 def test_a_model_whose_only_convolution_reads_the_picture(tmp_path, capsys):
-    assert main(["advise", *one_convolution(tmp_path / "one.onnx"), "-i", "few"]) == 0
+    assert main(["tune", "--explain", *one_convolution(tmp_path / "one.onnx"), "-i", "few"]) == 0
     assert "Nothing to raise: no convolution needs INT16 inputs." in capsys.readouterr().out
 
 
@@ -143,18 +143,20 @@ def test_trouble_is_one_line(tmp_path, capsys):
         on_loss="ignore",
     )
     for words, told in [
-        ([str(tmp_path / "other.txt"), *ARGS[1:]], "names no layer of this model"),
+        ([*ARGS, "--ranges", str(tmp_path / "other.txt")], "names no layer of this model"),
         ([*ARGS[:-1], str(tmp_path / "other.ini")], "inputs names 'picture', the model has image"),
         ([*ARGS, "--dump", str(tmp_path / "other.bin")], "is it a dump of another one?"),
         ([*ARGS, "--dump", "float.bin", "--fixed", str(tmp_path / "other.bin")], "are they dumps of one model?"),
         (one_convolution(tmp_path / "none.onnx", "Relu"), "no convolution with constant weights"),
         ([*ARGS, "--fixed", "fixed.bin"], "--dump"),
         ([*ARGS, "-n", "pre.py"], "give them with -i"),
-        ([*ARGS, "--max-rmse", "0.1"], "give pictures with -i"),
+        ([*ARGS, "--max-rmse", "0.1"], "give images with -i"),
         ([*ARGS, "-i", "missing.png"], "missing.png"),
-        (["missing.txt", *ARGS[1:]], "missing.txt"),
+        ([*ARGS, "--ranges", "missing.txt"], "missing.txt"),
+        (ARGS[2:], "--explain needs ranges; give --ranges TENSOR_MIN_MAX, or images to calibrate on with -i"),
+        ([*ARGS, "-o", "."], "would overwrite log/tensor_min_max.txt"),
     ]:
-        assert main(["advise", *words]) == 2, words
+        assert main(["tune", "--explain", *words]) == 2, words
         error = capsys.readouterr().err
         assert told in error and error.count("\n") == 1, (words, error)
 
@@ -166,15 +168,15 @@ def test_a_network_that_others_quantised_gets_the_command_to_type(tmp_path, monk
     quantise(Path("net.onnx"), Path("my q.onnx"), feeds, "QDQ")
     np.save("0.npy", feeds[0]["data"])
     assert main(["dump", "-m", "my q.onnx", "-i", "0.npy", "-o", "my q.bin"]) == 0
-    advise = ["advise", "ranges.txt", "-m", "net.onnx", "--dump", "float.bin", "--fixed"]
+    explain = ["tune", "--explain", "--ranges", "ranges.txt", "-m", "net.onnx", "--dump", "float.bin", "--fixed"]
     for fixed in ("my q.bin", "my q.onnx"):
         capsys.readouterr()
-        assert main([*advise, fixed, "-i", "0.npy"]) == 2
+        assert main([*explain, fixed, "-i", "0.npy"]) == 2
         (line,) = capsys.readouterr().err.splitlines()
-        command = line.partition("leave float: ")[2]
+        command = line.partition("leave in float: ")[2]
         assert command == "sgsdump diagnose -m net.onnx --fixed 'my q.onnx' -i 0.npy"
         assert main(shlex.split(command)[1:]) == 0, "the command does as it is"
     Path("my q.bin").rename("other.bin")
     Path("my q.bin.graph.onnx").rename("other.bin.graph.onnx")
-    assert main([*advise, "other.bin"]) == 2
+    assert main([*explain, "other.bin"]) == 2
     assert "--fixed QUANTISED -i INPUTS" in capsys.readouterr().err

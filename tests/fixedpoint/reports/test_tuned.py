@@ -1,6 +1,6 @@
 """Tune's plans in the report: all that were tried, the one to take with its section to copy."""
 
-from sgsdump.fixedpoint.reports.command_reports import tradeoff_of
+from sgsdump.fixedpoint.reports.tuned import tradeoff_of
 from sgsdump.fixedpoint.tuning.pareto import Effort, OutputFigures, Pareto, Row
 
 

@@ -1,4 +1,4 @@
-"""``sgsdump.advise`` and ``sgsdump.repair`` do what their commands do; results show, draw and save themselves."""
+"""``sgsdump.tune`` does in each mode what the command does; results show, draw and save themselves."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def words(text: str) -> str:
     return " ".join(re.sub(r"less than |[\d.]+", " ", text).split())
 
 
-def test_advise_of_ranges_alone_and_measured(feeds, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_of_ranges_alone_and_measured(feeds, capsys: pytest.CaptureFixture[str]) -> None:
     fixed = sgsdump.calibrate("net.onnx", feeds, quant_level="L1")
     fixed.save("net_fixed.onnx", log="log")
-    by_rule = sgsdump.advise("net.onnx", fixed)
+    by_rule = sgsdump.tune("net.onnx", explain=True, ranges=fixed)
     assert by_rule.measurement is None and "ra" in by_rule.names  # its range is over 30
-    found = sgsdump.advise("net.onnx", fixed, data=feeds, quant_level="L1", max_rmse=0.05)
+    found = sgsdump.tune("net.onnx", feeds, explain=True, ranges=fixed, quant_level="L1", max_rmse=0.05)
     assert found.to_copy == "[CONV_CONFIG]\ntensor_arrays='ra';" and found.advice[0].verdict == "yes"
     assert found.save("python.json") == Path("python.json")
-    line = "advise log/tensor_min_max.txt -m net.onnx -i feeds --quant-level L1 --max-rmse 0.05 --json command.json"
-    assert main(line.split()) == 0
+    line = "tune --explain --ranges log/tensor_min_max.txt -m net.onnx -i feeds --quant-level L1 --max-rmse 0.05"
+    assert main([*line.split(), "--json", "command.json"]) == 0
     assert words(capsys.readouterr().out).endswith(words(str(found)))
     of_python, of_command = (json.loads(Path(f"{name}.json").read_text()) for name in ("python", "command"))
     assert of_python["tensor_arrays"] == of_command["tensor_arrays"] == ["ra"]
@@ -60,26 +60,26 @@ def test_advise_of_ranges_alone_and_measured(feeds, capsys: pytest.CaptureFixtur
     )
 
 
-def test_advise_with_both_dumps(feeds) -> None:
+def test_explain_with_both_dumps(feeds) -> None:
     fixed = sgsdump.calibrate("net.onnx", feeds, quant_level="L1")
     benchmark, sample = (sgsdump.simulate(each, feeds[0]) for each in ("net.onnx", fixed))
-    found = sgsdump.advise("net.onnx", fixed, dump=benchmark, fixed=sample)
+    found = sgsdump.tune("net.onnx", explain=True, ranges=fixed, dump=benchmark, fixed=sample)
     assert {row.name for row in found.rows} >= {"ra", "rb", "c"}
-    with pytest.raises(sgsdump.SgsdumpError, match="give that too"):
-        sgsdump.advise("net.onnx", fixed, fixed=sample)
+    with pytest.raises(sgsdump.SgsdumpError, match="give --dump too"):
+        sgsdump.tune("net.onnx", explain=True, ranges=fixed, fixed=sample)
     with pytest.raises(sgsdump.SgsdumpError, match="limits on measured outputs"):
-        sgsdump.advise("net.onnx", fixed, min_cos=0.9)
+        sgsdump.tune("net.onnx", explain=True, ranges=fixed, min_cos=0.9)
     with pytest.raises(TypeError, match="did you mean 'input_config'"):
-        sgsdump.advise("net.onnx", fixed, input_confg="input_config.ini")
+        sgsdump.tune("net.onnx", explain=True, ranges=fixed, input_confg="input_config.ini")
 
 
-def test_repair_is_what_its_command_does(feeds, capsys: pytest.CaptureFixture[str]) -> None:
-    found = sgsdump.repair("net.onnx", feeds, quant_level="L1")
+def test_the_first_plan_is_what_its_command_does(feeds, capsys: pytest.CaptureFixture[str]) -> None:
+    found = sgsdump.tune("net.onnx", feeds, first=True, quant_level="L1")
     assert found.passes and found.raised == ("ra",)
     folder = found.save("by_python")
-    assert main("repair -m net.onnx -i feeds --quant-level L1 -o by_command".split()) == 0
+    assert main("tune --first -m net.onnx -i feeds --quant-level L1 -o by_command".split()) == 0
     assert {path.name for path in folder.iterdir()} == {path.name for path in Path("by_command").iterdir()}
-    for name in ("fixed.onnx", "fixed.bin", "float.bin", "input_config.ini"):
+    for name in ("optimized.onnx", "fixed.bin", "float.bin", "input_config.ini"):
         assert (folder / name).read_bytes() == Path("by_command", name).read_bytes(), name
     told = [json.loads((each / "rounds.json").read_text())["rounds"] for each in (folder, Path("by_command"))]
     assert told[0] == told[1] and str(found).splitlines()[0] in capsys.readouterr().out
@@ -90,10 +90,10 @@ def test_repair_is_what_its_command_does(feeds, capsys: pytest.CaptureFixture[st
     assert found.comparison["c"].cos > 0.99
 
 
-def test_what_a_repair_keeps_goes_with_it(feeds) -> None:
-    found = sgsdump.repair("net.onnx", feeds, quant_level="L1", rounds=1)
+def test_what_a_first_plan_keeps_goes_with_it(feeds) -> None:
+    found = sgsdump.tune("net.onnx", feeds, first=True, quant_level="L1", rounds=1)
     folder = found.folder
-    assert (folder / "fixed.onnx").exists()
+    assert (folder / "optimized.onnx").exists()
     del found
     assert not folder.exists()
 
