@@ -4,12 +4,12 @@
     python tools/ranking.py --net "digits conv0" --net convolutional --seed 1
     python tools/ranking.py --short                one small net, few pictures: shows that it works
 
-A domain is a group of convolutions that are raised together. Its `brings` is what `tune --explain -i` and `diagnose` measure
-on 16 pictures, in the float approximation; the truth is the outputs' error with it alone at 8 bits in the integer model,
-against all at 16, on all other pictures. Each run draws its 16 pictures anew. Told are Spearman's rank correlation over
-the domains that bring something at all, the same of the truth on one half of the pictures held out with that on the
-other half (no ranking can be expected to be nearer to the truth than the truth is to itself), and whether the domain
-named first is the one that truly brings most.
+A domain is a group of convolutions that are raised together. Its `brings` is what `tune --explain -i` and `diagnose`
+measure on 16 pictures, in the float approximation; the truth is the outputs' error with it alone at 8 bits in the
+integer model, against all at 16, on all other pictures. Each run draws its 16 pictures anew. Told are Spearman's rank
+correlation over the domains that bring something at all, the same of the truth on one half of the pictures held out
+with that on the other half (no ranking can be expected to be nearer to the truth than the truth is to itself), and
+whether the domain named first is the one that truly brings most.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ WITH_MODES = [name for name in COMMANDS if hasattr(COMMANDS[name], "MODES")]
 VALUES = {
     "raw_dtype": "float32",
     "raw_shape": "*=1",
-    **dict.fromkeys(["step", "rank", "level", "top", "worst", "depth"], "1"),
+    **dict.fromkeys(["step", "rank", "level", "top", "worst", "depth", "rounds", "num_process"], "1"),
     **dict.fromkeys(
         ["min_cos", "max_rmse", "max_mse", "max_channel_rmse", "th1", "th2", "input_tag", "threshold"], "0.5"
     ),
@@ -44,6 +44,7 @@ VALUES = {
         "scheduler": "tcp://127.0.0.1:1",
         "layout": "NHWC",
         "dtype": "float32",
+        "cost": "macs",
         "bisect": "reference",
     },
     **{"original_shape": "q=1,2", "select": "*", "operations": "[0]", "name": "a", "part": "[0]", "op_type": "Conv"},
@@ -141,7 +142,7 @@ def dumps(tmp_path, monkeypatch):
             (tmp_path / "part/0_0/0").rename(target)
             shutil.rmtree(tmp_path / "part")
     (tmp_path / "feeds.py").write_text(FEEDS)
-    (tmp_path / "ranges.txt").write_text("Name:p1, min: 0.0, max: 1.0;\n")
+    (tmp_path / "ranges.txt").write_text("Name:r1, min: 0.0, max: 1.0;\n")
     (tmp_path / "metric.py").write_text("def largest(a, b):\n    return float(abs(a - b).max())\n")
     return tmp_path
 
@@ -169,7 +170,7 @@ LEAST = {
     ("convert", "a dump"): "one.npz out.npz",
     ("pipeline", "a dump"): "full -m net.onnx",
     ("pipeline", "--bisect"): "full -m net.onnx --bisect reference",
-    ("tune", tune_options.EXPLAIN): "--explain -m net.onnx --ranges ranges.txt",
+    ("tune", tune_options.EXPLAIN): "--explain -m net.onnx --ranges ranges.txt --data-loader-script feeds.py",
     ("tune", tune_options.FIRST): f"--first {TUNED}",
     ("tune", tune_options.SEARCH): f"{TUNED} --rates 0.7",
 }
@@ -244,8 +245,8 @@ RECORDS = {
     "pipeline": (job.Job, *job.PARTS),
     "tune": (Network, Part, Judges, tune_options.Options),
 }
-# Options that ``run`` itself reads: --operators, --explain and --first choose the mode, --operations is another spelling
-# of OPERATIONS, and only one kind of pipeline has --bisect.
+# Options that ``run`` itself reads: --operators, --explain and --first choose the mode, --operations is another
+# spelling of OPERATIONS, and only one kind of pipeline has --bisect.
 READ_BY_RUN = {"operators", "operations", "kind", "explain", "first"}
 # Calls that together read all that a mode honours, where the least call does not.
 READ_ALL = {

@@ -6,8 +6,9 @@ import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from sgsdump.errors import ConfigError
 from sgsdump.fixedpoint.verbs.explained import Explained as Advised
 from sgsdump.fixedpoint.verbs.first_plan import FirstPlan as Repaired
 from sgsdump.fixedpoint.verbs.tune import tune
@@ -19,19 +20,33 @@ if TYPE_CHECKING:
 
 def advise_words(words: Sequence[str]) -> list[str]:
     """Return the arguments of ``tune`` for those of ``advise``, whose ranges were a positional argument."""
+    found = _parsed(words)
+    ranges = found.get("positional")
+    for place in [place for place, word in enumerate(words) if word == ranges]:
+        others = [*words[:place], *words[place + 1 :]]
+        if _parsed(others) == found | {"positional": None}:
+            return ["tune", "--explain", "--ranges", words[place], *others]
+    return ["tune", "--explain", *words]
+
+
+def _parsed(words: Sequence[str]) -> dict[str, Any]:
+    """Return the options of ``advise`` by name; {} if the words are none, which ``tune`` will say."""
     from sgsdump.commands.parser import Parser
     from sgsdump.fixedpoint.commands.tune import add_arguments
 
-    parser = Parser("sgsdump tune", add_help=False)
+    class Quiet(Parser):
+        def error(self, message: str) -> NoReturn:
+            raise ConfigError(message)
+
+    parser = Quiet(add_help=False)
     add_arguments(parser)
     parser.add_argument("positional", nargs="?")
-    known, _ = parser.parse_known_args(words)
-    options = vars(known) | {"positional": None}
-    for place in [place for place, word in enumerate(words) if word == known.positional]:
-        others = [*words[:place], *words[place + 1 :]]
-        if vars(parser.parse_known_args(others)[0]) == options:
-            return ["tune", "--explain", "--ranges", words[place], *others]
-    return ["tune", "--explain", *words]
+    parser.add_argument("-q", "--quiet", action="store_true")
+    parser.add_argument("-v", "--verbose", action="store_true")
+    try:
+        return vars(parser.parse_known_args(words)[0])
+    except ConfigError:
+        return {}
 
 
 def repair_words(words: Sequence[str]) -> list[str]:

@@ -50,8 +50,8 @@ def test_an_older_spelling_becomes_todays():
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("advise log/tensor_min_max.txt -m net.onnx --json 'a b.json'",
-         "tune --explain --ranges log/tensor_min_max.txt -m net.onnx --json 'a b.json'"),
+        ("advise log/tensor_min_max.txt -m net.onnx -i feed.npy --json 'a b.json'",
+         "tune --explain --ranges log/tensor_min_max.txt -m net.onnx -i feed.npy --json 'a b.json'"),
         ("repair -m net.onnx -i feed.npy --quant-level L1 -o out",
          "tune --first -m net.onnx -i feed.npy --quant-level L1 -o out"),
     ],
@@ -94,7 +94,7 @@ def test_an_older_command_that_is_mistyped_is_one_error(capsys):
 
 def test_the_older_functions_warn_and_give_todays_results(net):
     with pytest.warns(FutureWarning, match=r"tune\(model, explain=True, ranges=ranges, \.\.\.\)"):
-        found = sgsdump.advise("net.onnx", "log/tensor_min_max.txt")
+        found = sgsdump.advise("net.onnx", "log/tensor_min_max.txt", data="feed.npy")
     assert isinstance(found, sgsdump.Advised) and sgsdump.Advised is sgsdump.Explained
     with pytest.warns(FutureWarning, match=r"tune\(model, data, first=True, \.\.\.\)"):
         tuned = sgsdump.repair("net.onnx", "feed.npy", quant_level="L1")

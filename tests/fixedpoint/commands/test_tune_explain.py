@@ -154,7 +154,7 @@ def test_trouble_is_one_line(tmp_path, capsys):
         ([*ARGS, "-i", "missing.png"], "missing.png"),
         ([*ARGS, "--ranges", "missing.txt"], "missing.txt"),
         (ARGS[2:], "--explain needs ranges; give --ranges TENSOR_MIN_MAX, or images to calibrate on with -i"),
-        ([*ARGS, "-o", "."], "would overwrite log/tensor_min_max.txt"),
+        ([*ARGS, "-o", "."], "the results would overwrite input_config.ini"),
     ]:
         assert main(["tune", "--explain", *words]) == 2, words
         error = capsys.readouterr().err
