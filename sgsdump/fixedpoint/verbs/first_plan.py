@@ -23,7 +23,6 @@ from sgsdump.fixedpoint.verbs.tuned import (
     ROUNDS,
     Tuned,
     Written,
-    kept_in,
     write_plan,
 )
 from sgsdump.models.network import Beside, Network, beside_of, named_network
@@ -193,20 +192,10 @@ class FirstPlan(Tuned):
 
         return rounds_frame(self.rounds, self.task.aim)
 
-    def save(self, folder: str | Path, what: Written = RESULTS_ALONE) -> Path:
-        """Write the folder of ``sgsdump tune --first -o``; your own files in it stay. Raises OutputError."""
+    def write(self, folder: Path, what: Written = RESULTS_ALONE, progress: Progress = SILENT) -> None:
+        """Fill a folder; the rounds have already written LEFT into their own. Raises OutputError."""
         import shutil
 
-        from sgsdump.files.atomic_write import replacing_folder
-
-        with replacing_folder(Path(folder), keep=kept_in(Path(folder))) as new:
-            for name in LEFT:
-                shutil.copyfile(self.folder / name, new / name)
-            self.write(new, what)
-        return Path(folder)
-
-    def write(self, folder: Path, what: Written = RESULTS_ALONE, progress: Progress = SILENT) -> None:
-        """Write the files beside those that the rounds leave. Raises OutputError."""
         from sgsdump.files.atomic_write import make_folder, replace_text
         from sgsdump.fixedpoint.quantisation.calibration_log import LogOptions, write_log
         from sgsdump.fixedpoint.reports.rounds import render_round, rounds_json, rounds_log
@@ -214,6 +203,8 @@ class FirstPlan(Tuned):
         from sgsdump.models.model import open_model
         from sgsdump.sidecars.input_config import with_tensor_arrays
 
+        for name in LEFT if folder != self.folder else ():
+            shutil.copyfile(self.folder / name, folder / name)
         aim, best, opened, start = self.task.aim, self.result.best, self.basis.opened, self.basis.start
         texts = [render_round(turn, aim, self.result) for turn in self.rounds]
         replace_text(folder / "rounds.txt", rounds_log(self.head(), texts, self.tail()))

@@ -1,5 +1,6 @@
 """``sgsdump tune --explain`` as a user types it: the demo's sick net, healthy nets, and files that do not fit."""
 
+import csv
 import re
 import shlex
 from pathlib import Path
@@ -111,6 +112,33 @@ def test_nothing_to_raise_is_said_plainly(capsys):
     text = capsys.readouterr().out
     assert "Nothing to raise. What would help most, if you want less error still: block4/dw/relu" in text
     assert not sections(text)
+
+
+def test_images_calibrate_where_no_ranges_are_given(capsys, tmp_path):
+    """Results of another run are replaced; files of the user stay, and are never overwritten."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "mine.txt").write_text("mine")
+    (out / "pareto.csv").write_text("of an older search")
+    explain = ["tune", "--explain", *ARGS[2:], "-i", "pictures", "--quant-level", "L2", "-o", str(out)]
+    assert main(explain) == 0
+    text = capsys.readouterr().out
+    assert set(planted()) <= set(sections(text))
+    names = {"contributions.csv", "contributions.json", "input_config.ini", "log", "mine.txt", "report.html"}
+    assert {path.name for path in out.iterdir()} == names
+    found = checked(out / "contributions.json")
+    assert found["tensor_arrays"] == sections(text) and found["pictures"] == 4
+    with open(out / "contributions.csv", newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [(row["name"], row["verdict"]) for row in table] == [
+        (each["name"], each["verdict"]) for each in found["convolutions"]
+    ]
+    assert list(input_config.read(out / "input_config.ini").tensor_arrays) == sections(text)
+    assert main([*explain[:-4], "--evaluate", "few", "--ranges", str(out / "log" / "tensor_min_max.txt")]) == 0
+    assert "8 pictures" in capsys.readouterr().out
+    (tmp_path / "log").mkdir()
+    assert main([*explain[:-1], str(tmp_path)]) == 2
+    assert "log: it is not a result of tune" in capsys.readouterr().err
 
 
 def one_convolution(path, op=None):

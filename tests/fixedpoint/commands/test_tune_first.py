@@ -237,9 +237,11 @@ def test_a_model_with_nothing_to_raise_says_so(small, capsys):
     command = "tune --first -m net.onnx -i pictures --input-config input_config.ini -o out".split()
     assert main([*command, "--max-rmse", "0"]) == 1
     assert "no convolution is left that could be raised" in capsys.readouterr().out
+    Path("out/mine.txt").write_text("mine")
     assert main(command) == 0
     assert "no convolution is left that could be raised" not in capsys.readouterr().out
     assert [path.name for path in small.iterdir() if "out" in path.name] == ["out"], "the older results are replaced"
+    assert {path.name for path in Path("out").iterdir()} == FILES | {"mine.txt"}
 
 
 def test_a_name_that_the_ini_cannot_hold_is_not_raised(small, capsys):
