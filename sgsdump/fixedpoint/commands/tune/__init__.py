@@ -24,15 +24,16 @@ targets (--target):
 
 the folder -o:
   input_config.ini           yours, with the tensor_arrays of the plan
-  optimized_quant_info.json  quant parameters of the plan, for `sgsdump calibrate --quant-file`; the .pkl is for
-                             --quant_file of the SDK's sim_calibrator.py
+  optimized_quant_info.json  quant parameters of the plan, for `sgsdump calibrate --quant-file`; the .pkl (--first: with
+                             --pickle) is for --quant_file of the SDK's sim_calibrator.py
   optimized.onnx             the fixed model (default: with --fixed-model)
   report.html                every layer of the plan's fixed model against the float model
   cured.onnx                 with --cure: the model that all results are for
-  default                    these files for each rate too, as NAME_i_RATE; pareto.csv, .json and .png with all plans;
+  default                    also the files of each rate, as NAME_i_RATE; pareto.csv, .json and .png with all plans;
                              progress.json, which keeps every plan tried
-  --first                    rounds.txt and .json; float.bin and fixed.bin, the dumps of the first image; log/
-  --explain                  contributions.json and .csv; log/ if the images calibrated
+  --first                    also rounds.txt and .json, log/, and the dumps of the first image, float.bin and fixed.bin
+  --explain                  only input_config.ini, contributions.json and .csv, report.html with the same table, and log/
+                             if the images calibrated
   Results of an earlier run are replaced all at once; your own files stay.
 
 More: docs/tune_int16.md
