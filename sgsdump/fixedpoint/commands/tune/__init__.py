@@ -32,8 +32,8 @@ the folder -o:
   default                    also the files of each rate, as NAME_i_RATE; pareto.csv, .json and .png with all plans;
                              progress.json, which keeps every plan tried
   --first                    also rounds.txt and .json, log/, and the dumps of the first image, float.bin and fixed.bin
-  --explain                  only input_config.ini, contributions.json and .csv, report.html with the same table, and log/
-                             if the images calibrated
+  --explain                  only input_config.ini, contributions.json and .csv, report.html with the same table, and
+                             log/ if the images calibrated
   Results of an earlier run are replaced all at once; your own files stay.
 
 More: docs/tune_int16.md
