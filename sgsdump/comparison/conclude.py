@@ -31,7 +31,7 @@ from sgsdump.comparison.quantisation_change import change_findings
 from sgsdump.comparison.row import Row, differs
 from sgsdump.errors import SgsdumpError
 
-PLAIN = Measures()
+PLAIN = Measures.of((), None, None, crop=True)
 
 
 def conclude(pairs: Pairs, measured: Rows, measures: Measures = PLAIN) -> Comparison:

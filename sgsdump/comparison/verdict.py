@@ -86,6 +86,7 @@ class Verdict:
     by_flow         whether the dataflow between layers is known.
     by_statistics   number of layers of which only statistics were compared.
     images          number of images that the deciding number and the cause were measured on; 0 if not counted.
+    noun            what is counted: layers, or the outputs alone.
     agreement       how many answers agree with the benchmark; None for outputs without a template.
     """
 
@@ -105,6 +106,7 @@ class Verdict:
     by_statistics: int = 0
     images: int = 0
     agreement: Agreement | None = None
+    noun: str = "layer"
 
     @property
     def outcome(self) -> Outcome:

@@ -15,8 +15,8 @@ from sgsdump.comparison.agreement import DETECTIONS, PIXELS, Agreement
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.remedy import Action
 from sgsdump.comparison.row import LEAST
-from sgsdump.comparison.verdict import NOT_FINITE, OTHER_TENSOR, RESOLUTION, Deciding, Outcome, Recommendation, Verdict
 from sgsdump.comparison.thresholds import DOCUMENTED
+from sgsdump.comparison.verdict import NOT_FINITE, OTHER_TENSOR, RESOLUTION, Deciding, Outcome, Recommendation, Verdict
 from sgsdump.errors import listed
 from sgsdump.reports.cause_text import FEW, cause_text, explanation_text
 from sgsdump.reports.text import counted, percent, shortened, shown
@@ -77,7 +77,8 @@ _OF_RUNS: Mapping[Outcome, str] = {
 
 def result_line(verdict: Verdict) -> str:
     """Return the outcome in capitals, the deciding number and its limit, and how many layers count for it."""
-    outcome, deciding, layers = verdict.outcome, verdict.deciding, counted(verdict.account.compared, "layer")
+    outcome, deciding, noun = verdict.outcome, verdict.deciding, verdict.noun
+    layers = counted(verdict.account.compared, noun)
     lacking = list(_lacking(verdict.account, verdict.allows_missing and verdict.passes is not None))
     parts = [] if deciding is None else [_figure(deciding)]
     if verdict.images > 1 and parts:
@@ -85,12 +86,13 @@ def result_line(verdict: Verdict) -> str:
     if outcome == "INCOMPLETE":
         compared = verdict.account.compared
         within = f"the {counted(compared, 'compared layer')} {'is' if compared == 1 else 'are'} within the limits"
-        parts = [*lacking, within] if compared and lacking else lacking or ["no layer could be compared"]
+        none = "no layer could be compared" if noun == "layer" else "no output was measured (no images, -i)"
+        parts = [*lacking, within] if compared and lacking else lacking or [none]
     elif outcome == "PASS":
         parts += [
             f"all {layers} are within the limits"
             if verdict.account.compared > 1
-            else "the only layer is within the limits"
+            else f"the only {noun} is within the limits"
         ]
     elif outcome == "FAIL":
         exceed = "exceeds" if verdict.past == 1 else "exceed"
@@ -113,7 +115,7 @@ def cause_line(verdict: Verdict) -> str:
     if explanation is not None and verdict.outcome != "PASS":
         return f"No single cause: {shown(explanation_text(explanation, verdict.images))}."
     reasons = {
-        "PASS": "no layer exceeds the limits",
+        "PASS": f"no {verdict.noun} exceeds the limits",
         "EQUAL": "all compared values are equal" if not verdict.by_statistics else _ON_STATISTICS,
         "WITHIN ROUNDING": "all differences are within rounding",
         "INCOMPLETE": "no compared layer exceeds the limits" if verdict.account.compared else "nothing was compared",
@@ -157,6 +159,9 @@ _ACTIONS: Mapping[Action, str] = {
     "compare the operator": "compare {layers} on both sides: attributes, weights and kernel",
     "find convolutions": "find the convolutions that need INT16",
     "raise convolutions": "raise {layers} to INT16",
+    "raise by rules": "raise {layers} to INT16; give images (-i) to measure the effect",
+    "measure with images": "give images (-i) to measure the contribution of each convolution",
+    "check ranges": "check the calibration ranges and images; no plan of INT16 convolutions reduces the error",
     "correct the cause": "correct the cause",
     "use a scale per channel": "use one weight scale per output channel",
     "raise all convolutions": "raise all convolutions to INT16, or find fewer with sgsdump tune",
@@ -175,12 +180,14 @@ _ACTIONS: Mapping[Action, str] = {
 def _effect(recommendation: Recommendation, images: int) -> Iterator[str]:
     """Yield the measured effect, the expected effect and the cost."""
     measured, expected = recommendation.measured, recommendation.expected
-    if "error_after" in measured:
-        on = f", measured on {counted(images, 'image')}" if images else ", measured"
-        yield f"Output error {measured['error']:.3g} → {measured['error_after']:.3g}{on}"
-    if "error_after" in expected:
-        start = "" if "error_after" in measured else "Output error "
-        yield f"{start}{expected['error']:.3g} → {expected['error_after']:.3g} expected on new images"
+    for error, label in (("error", "Output error"), ("squared_error", "Output error (relative squared)")):
+        after = f"{error}_after"
+        if after in measured:
+            on = f", measured on {counted(images, 'image')}" if images else ", measured"
+            yield f"{label} {measured[error]:.3g} → {measured[after]:.3g}{on}"
+        if after in expected:
+            start = "" if after in measured else f"{label} "
+            yield f"{start}{expected[error]:.3g} → {expected[after]:.3g} expected on new images"
     if "rate_after" in measured:
         yield f"weights {percent(measured['rate'])} → {percent(measured['rate_after'])} of their INT16 size"
 
@@ -246,7 +253,7 @@ def _further(verdict: Verdict) -> Iterator[str]:
     account = verdict.account
     left_out = Counter(_status(one.status, one.fused) for one in account.left_out if one.kind not in ("share", "file"))
     beside = "".join(f"; {count} {status}" for status, count in left_out.items())
-    if account.compared or beside:
+    if verdict.noun == "layer" and (account.compared or beside):
         yield f"Compared: {account.compared} of {counted(account.of, 'layer')}{beside}."
     yield from environment_lines(verdict.environment)
     if verdict.assumptions:

@@ -29,6 +29,12 @@ def cause_text(finding: Finding, images: int = 0) -> str:
         return root_causes.cause_text(finding)
     if reason in _QUANTISED:
         return _QUANTISED[reason](finding, on)
+    if reason == "INT8":
+        which = listed(list(finding.names), MOST_NAMED)
+        outputs = f"output {which} exceeds" if len(finding.names) == 1 else f"outputs {which} exceed"
+        return f"with all convolutions at INT8, {outputs} the limits"
+    if reason == "rules":
+        return f"tensor {finding.facts['input']}, input of {_operator(finding)}, by rules alone: {finding.facts['why']}"
     if reason == "misread":
         return (
             f"readers of the Softmax {finding.layer} take its values for {finding.figures['factor']:.2g} times their "

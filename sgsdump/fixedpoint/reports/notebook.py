@@ -74,7 +74,7 @@ def show_explained(found: Explained) -> str:
     ]
     more = len(rows) > WORST
     return card(
-        *map(paragraph, [*found.first, *found.verdict]),
+        *map(paragraph, [*found.verdict, *found.first]),
         f"<pre>{html.escape(found.to_copy)}</pre>" if found.to_copy else "",
         *map(paragraph, found.notes),
         table(head, named, range(4, len(head) - 1)),

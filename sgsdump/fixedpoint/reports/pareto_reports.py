@@ -83,10 +83,10 @@ def _cells(row: Row, result: Pareto) -> list[str]:
 
 def limits_line(limits: Limits) -> str:
     """Return whether INT8 is within the limits."""
-    held = ", which were held out too" if limits.held_out else ""
+    held = ", held out too" if limits.held_out else ""
     if not limits.past:
         return f"INT8 is within the limits ({_allowed(limits)}) on all {limits.pictures} images{held}: no INT16 needed"
-    return f"INT8 is past the limits ({_allowed(limits)}) on {limits.pictures} images{held}: {listed(limits.past)}"
+    return f"INT8 exceeds the limits ({_allowed(limits)}) on {limits.pictures} images{held}: {listed(limits.past)}"
 
 
 def _allowed(limits: Limits) -> str:

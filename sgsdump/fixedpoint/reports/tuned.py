@@ -26,7 +26,7 @@ def report_of_plan(
     comparison: Comparison,
     model: Model,
     context: Context,
-    conclusion: tuple[Iterable[str], Sequence[str]],
+    conclusion: tuple[Iterable[str], Iterable[str], Sequence[str]],
     limits: Thresholds = DOCUMENTED,
     other: OtherRun | None = None,
     tradeoff: Tradeoff | None = None,
@@ -40,7 +40,7 @@ def report_of_plan(
     context
         Its title, facts, dumps, ranges and bits.
     conclusion
-        The verdict on the plan, and its words of ``tensor_arrays``.
+        The first lines of the verdict, the details, and the plan's words of ``tensor_arrays``.
     limits
         The limits of layers.
     other
@@ -48,10 +48,11 @@ def report_of_plan(
     tradeoff
         The plans that the search tried.
     """
-    verdict, words = conclusion
+    verdict, details, words = conclusion
     report = report_of(comparison, limits, replace(context, attributes=attributes_of(model)), [_step(words)])
     view = replace(report.view, other=other)
-    return replace(report, verdict=(*verdict, *report.verdict), view=view, tradeoff=tradeoff)
+    further = (*details, *report.details)
+    return replace(report, verdict=tuple(verdict), details=further, view=view, tradeoff=tradeoff)
 
 
 def first_round(rounds: Sequence[Round]) -> OtherRun | None:
@@ -72,29 +73,22 @@ def tradeoff_of(result: Pareto) -> Tradeoff:
     return Tradeoff(tuple(tried[:2] for tried in result.cloud), plans, taken, f"error, {result.objective}")
 
 
-def rounds_verdict(search: RoundSearch, rounds: Sequence[Round]) -> str:
-    """Return the conclusion of the rounds."""
-    first, best = rounds[0], search.best
-    if best is first:
-        return f"Nothing was raised: {search.ended}; the outputs' error is {best.error:.4f}."
-    return (
-        f"With {len(best.tensor_arrays)} of the convolutions' inputs at INT16 the outputs' error is {best.error:.4f}, "
-        f"{first.error:.4f} before; {search.ended}."
-    )
+def rounds_details(search: RoundSearch) -> str:
+    """Return why the rounds ended."""
+    return f"The rounds ended: {search.ended}."
 
 
-def search_verdict(result: Pareto) -> list[str]:
-    """Return the conclusion of a search for the smallest plan."""
-    taken, low, high = result.taken, result.rows[0], result.rows[-1]
+def search_details(result: Pareto) -> list[str]:
+    """Return the effort of a search for the smallest plan, and the accuracy of its approximation."""
+    taken, high = result.taken, result.rows[-1]
     lines = [] if result.limits is None else [f"{limits_line(result.limits)}."]
     lines.append(
-        f"With {counted(len(taken.raised), 'convolution')} at INT16 the weights take {100 * taken.rate:.0f} % of "
-        f"their bytes at 16 bits, and the outputs' error is {taken.error:.3g}: {low.error:.3g} with all at INT8, "
-        f"{high.error:.3g} with all at INT16 ({result.effort.plans_tried} plans tried)."
+        f"{counted(result.effort.plans_tried, 'plan')} tried. With all convolutions at INT16, the output error is "
+        f"{high.error:.3g}."
     )
     if result.effort.off:
-        searched = "" if math.isnan(taken.searched) else f"; the search saw {taken.searched:.3g} of this plan"
-        lines.append(f"All figures are the hardware's integers'{searched}.")
+        searched = "" if math.isnan(taken.searched) else f"; the search estimated {taken.searched:.3g} for this plan"
+        lines.append(f"All errors are measured in the chip's integers{searched}.")
     return lines
 
 
@@ -102,6 +96,7 @@ def _step(words: Sequence[str]) -> Step:
     if not words:
         return Step("No INT16 needed: input_config.ini stays as it is.")
     text = (
-        "Put this into input_config.ini, and calibrate with --quant-file optimized_quant_info.json, which is here too."
+        "Copy these lines into input_config.ini, and calibrate with --quant-file optimized_quant_info.json of this "
+        "folder."
     )
     return Step(text, conv_config(words))

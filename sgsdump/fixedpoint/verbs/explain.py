@@ -294,7 +294,7 @@ def _compared(fixed: Dump, float_dump: Dump, ranges: Mapping[str, Range]) -> Com
     from sgsdump.comparison.compare import compare
     from sgsdump.comparison.environment import OF_OTHER_RUNS
     from sgsdump.dumps.formats.sigmastar.side_files import with_scales
-    from sgsdump.reports.headline import environment_lines
+    from sgsdump.reports.three_lines import environment_lines
 
     comparison = compare(with_scales(fixed, dict(ranges)), with_scales(float_dump, dict(ranges)))
     if not comparison.rows:

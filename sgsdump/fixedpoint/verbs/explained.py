@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sgsdump.comparison.finding import Finding
     from sgsdump.comparison.row import Row
     from sgsdump.comparison.thresholds import Thresholds
+    from sgsdump.comparison.verdict import Verdict
     from sgsdump.fixedpoint.tuning.advice import Advice
     from sgsdump.fixedpoint.tuning.causes import Exact
     from sgsdump.fixedpoint.tuning.sensitivity_analysis import Measurement
@@ -56,26 +57,28 @@ class Explained(Proposal):
         return self.names
 
     @property
-    def verdict(self) -> list[str]:
-        """The causes, the loss of the outputs, and the inputs to raise, one sentence per item."""
-        from sgsdump.fixedpoint.reports.cause_sentences import first_lines
+    def conclusion(self) -> Verdict:
+        """The verdict on all convolutions at INT8, as data."""
+        from sgsdump.fixedpoint.reports.tune_verdict import verdict_of_contributions
 
-        return [*first_lines(self.findings), *self._verdict]
+        return verdict_of_contributions(self.exact, self.findings, self.advice, self.names, self.limits)
 
     @property
-    def _verdict(self) -> list[str]:
+    def details(self) -> list[str]:
+        """The outputs, contributions and inputs to raise, one sentence per item."""
         from sgsdump.fixedpoint.reports.advice_reports import advice_verdict
 
         text = advice_verdict(self.advice, self.names, self.limits, self.measurement, self.exact, self.rows)
         return text.splitlines()
 
     def lines(self) -> list[str]:
-        """Return the lines that the command prints: causes, table of the convolutions, verdict, notes."""
+        """Return the lines that the command prints: verdict, table of the convolutions, details, notes."""
         from sgsdump.fixedpoint.reports.advice_reports import advice_table
-        from sgsdump.fixedpoint.reports.cause_sentences import first_lines
+        from sgsdump.fixedpoint.reports.cause_sentences import further_lines
 
-        texts = [*self.first, *first_lines(self.findings), advice_table(self.advice)]
-        return [*texts, *self._verdict, *self.notes]
+        causes = [finding for finding in self.findings if finding.kind in ("cause", "part", "spread")]
+        texts = [*self.verdict, *self.first, *further_lines(causes), advice_table(self.advice)]
+        return [*texts, *self.details, *self.notes]
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """Draw the error that each convolution causes alone at 8 bits, or without images the widths of its input's

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.thresholds import Thresholds
+    from sgsdump.comparison.verdict import Verdict
     from sgsdump.fixedpoint.quantisation.calibration import Calibration
     from sgsdump.fixedpoint.tuning.dump_trial import Calibrated
     from sgsdump.fixedpoint.tuning.rounds import Round, RoundSearch
@@ -117,13 +118,27 @@ class FirstPlan(Tuned):
         """The words of ``tensor_arrays``, your own among them."""
         return self.result.config_names(self.result.best.tensor_arrays)
 
+    @cached_property
+    def conclusion(self) -> Verdict:
+        """The verdict on the plan, as data."""
+        from sgsdump.fixedpoint.reports.tune_verdict import verdict_of_rounds
+        from sgsdump.fixedpoint.tuning.worth import agreement
+        from sgsdump.models.model import open_model
+
+        counted = None
+        if self.task.judges.counts_agreement:
+            fixed = open_model(self.folder / OPTIMIZED).proto
+            counted = agreement(self.basis.opened.model, fixed, self.basis.judging)
+        aim, images = self.task.aim, len(self.basis.judging)
+        return verdict_of_rounds(self.rounds, self.result.best, aim, self.raised, images, self.passes, counted)
+
     @property
-    def verdict(self) -> list[str]:
-        """The conclusion, one sentence per item."""
-        from sgsdump.fixedpoint.reports.tuned import rounds_verdict
+    def details(self) -> list[str]:
+        """Why the rounds ended, your metric and the errors on held-out images, one sentence per item."""
+        from sgsdump.fixedpoint.reports.tuned import rounds_details
         from sgsdump.fixedpoint.reports.worth import not_recommended, worth_lines
 
-        found = rounds_verdict(self.result, self.rounds)
+        found = rounds_details(self.result)
         if self.worths is None:
             return [found]
         return [*filter(None, [not_recommended(self.worths)]), found, *worth_lines(self.worths, PLANNED)]
@@ -150,7 +165,7 @@ class FirstPlan(Tuned):
             ("layers of", self.basis.names[0]),
             versions(),
         ]
-        model, conclusion = self.basis.opened.model, (self.verdict, self.raised)
+        model, conclusion = self.basis.opened.model, (self.verdict, self.details, self.raised)
         bits = bits_by(model, open_model(self.folder / OPTIMIZED), RAISED_BY, self.rounds[0].tensor_arrays)
         with open_dump(self.folder / FIXED_DUMP) as sample, open_dump(self.folder / FLOAT_DUMP) as benchmark:
             comparison = compare(sample, benchmark, details=True)
@@ -179,8 +194,8 @@ class FirstPlan(Tuned):
         return [*lines, f"warning: {refused}"] if refused else lines
 
     def lines(self) -> list[str]:
-        """Return the ending and the [CONV_CONFIG] to copy, as lines."""
-        return [*self.tail(), *self.to_copy.splitlines()]
+        """Return the verdict, the ending and the [CONV_CONFIG] to copy, as lines."""
+        return [*self.verdict, *self.tail(), *self.to_copy.splitlines()]
 
     def plot(self, axes: Axes | None = None, metric: str = "rmse") -> Axes:
         """Draw the error of every layer over depth, as ``Comparison.plot``. Raises ConfigError."""

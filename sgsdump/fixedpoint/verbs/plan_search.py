@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.comparison.agreement import NONE
 from sgsdump.errors import ConfigError
 from sgsdump.fixedpoint.quantisation.levels import WITHOUT_BITS
 from sgsdump.fixedpoint.verbs.cured_ways import Start, start_cured
@@ -42,11 +43,12 @@ HALVED, REPORTED = 4, 4
 
 @dataclass(frozen=True)
 class Aims:
-    """The goal of a search: the best plan of each rate, or with a target the cheapest that reaches it.
+    """The goal of a search: the best plan of each rate, or with a target the cheapest plan that reaches it.
 
-    limits       what the outputs of the plan to take must be within, without a target.
-    objective    which outputs' error is made small, as typed; ``cost`` what is to be cheap: ``bytes`` or ``macs``.
-    metric_text  the file of the user's metric.
+    limits       limits on the outputs of the recommended plan, without a target.
+    objective    error to minimise, as typed; ``cost``: cost to minimise, ``bytes`` or ``macs``.
+    metric_text  file of the user's metric.
+    counts_agreement  whether the verdict counts the answers that agree with the float model.
     """
 
     rates: tuple[float, ...]
@@ -56,6 +58,7 @@ class Aims:
     metric_text: bytes = b""
     objective: str = "mean"
     cost: str = "bytes"
+    counts_agreement: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +185,7 @@ def aims_of(
     options that do not go together, InputError for a metric that cannot be loaded."""
     from sgsdump.comparison.thresholds import DOCUMENTED
     from sgsdump.files.bounded_read import read_bytes
-    from sgsdump.fixedpoint.tuning.criteria import load_metric, parse_target
+    from sgsdump.fixedpoint.tuning.criteria import LoadedMetric, load_metric, parse_target
     from sgsdump.fixedpoint.tuning.search import RATES
 
     chosen = parse_rates(rates) if rates else RATES
@@ -199,7 +202,8 @@ def aims_of(
     if not isinstance(metric, str):
         return Aims(chosen, limits, wanted, metric, b"", objective, cost)
     loaded = load_metric(metric)
-    return Aims(chosen, limits, wanted, loaded, read_bytes(loaded.file), objective, cost)
+    text = read_bytes(loaded.file) if isinstance(loaded, LoadedMetric) else metric.encode()
+    return Aims(chosen, limits, wanted, loaded, text, objective, cost, metric != NONE)
 
 
 def parse_rates(text: str) -> tuple[float, ...]:
@@ -309,7 +313,7 @@ def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> 
     fixed = fixed_of(trial, result.taken.tensors)
     ini, level = network.opened.ini, WITHOUT_BITS[run.quant_level]
     clipped = clipped_ranges(fixed.plan, network.seen)
-    return SmallestPlan(result, trial, fixed, ini, feeds.judges, level, network.cured, clipped)
+    return SmallestPlan(result, trial, fixed, ini, feeds.judges, level, network.cured, clipped, aims.counts_agreement)
 
 
 def _proposed(setup: Setup, aims: Aims, most: int, left: Left, goal: Target | None) -> SearchResult:

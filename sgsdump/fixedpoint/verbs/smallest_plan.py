@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from sgsdump.progress import SILENT, Progress
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from sgsdump.comparison.verdict import Verdict
     from sgsdump.fixedpoint.curing.cure import Cured
     from sgsdump.fixedpoint.quantisation.fixed_model import ClippedRange, FixedModel
     from sgsdump.fixedpoint.quantisation.trials.plan_trial import PlanTrial
@@ -36,6 +38,7 @@ class SmallestPlan(Tuned):
     quant_level  the level to calibrate with to make the same fixed model.
     cured   the cured model that the plans are for; None without --cure.
     clipped  calibration values that the recommended plan clips.
+    counts_agreement  whether the verdict counts the answers that agree with the float model.
     """
 
     result: Pareto
@@ -46,6 +49,7 @@ class SmallestPlan(Tuned):
     quant_level: str
     cured: Cured | None = None
     clipped: tuple[ClippedRange, ...] = ()
+    counts_agreement: bool = True
 
     @property
     def passes(self) -> bool:
@@ -64,19 +68,28 @@ class SmallestPlan(Tuned):
         """The words of ``tensor_arrays`` of the recommended plan."""
         return self.taken.tensors
 
-    @property
-    def verdict(self) -> list[str]:
-        """The conclusion, one sentence per item."""
-        from sgsdump.fixedpoint.reports.tuned import search_verdict
+    @cached_property
+    def conclusion(self) -> Verdict:
+        """The verdict on the recommended plan, as data."""
+        from sgsdump.fixedpoint.reports.tune_verdict import verdict_of_search
+        from sgsdump.fixedpoint.tuning.worth import agreement
+        from sgsdump.models.feeds.by_content import PicturePairs
 
-        return search_verdict(self.result)
+        counted = None
+        if self.counts_agreement:
+            counted = agreement(self.trial.model, self.fixed.proto, PicturePairs(self.judges))
+        return verdict_of_search(self.result, self.passes, counted)
+
+    @property
+    def details(self) -> list[str]:
+        """The effort of the search and the accuracy of its approximation, one sentence per item."""
+        from sgsdump.fixedpoint.reports.tuned import search_details
+
+        return search_details(self.result)
 
     def lines(self) -> list[str]:
-        """Return whether INT8 is within the limits, the table and the ending, as lines."""
-        from sgsdump.fixedpoint.reports.pareto_reports import limits_line
-
-        first = [] if self.result.limits is None else [limits_line(self.result.limits)]
-        return [*first, *self.table()]
+        """Return the verdict, the table and the ending, as lines."""
+        return [*self.verdict, *self.table()]
 
     def table(self) -> list[str]:
         """Return the table and the ending, as lines."""
@@ -147,7 +160,7 @@ class SmallestPlan(Tuned):
         title = f"{model.path.name} with the tuned INT16 convolutions"
         dumps, bits = (compared.sample, compared.benchmark), bits_by(model, fixed, RAISED_BY)
         context = Context(title, shown, (), self.trial.ranges, *dumps, bits=bits)
-        conclusion = (self.verdict, self.raised)
+        conclusion = (self.verdict, self.details, self.raised)
         return report_of_plan(compared.comparison, model, context, conclusion, tradeoff=tradeoff_of(self.result))
 
     def _repr_html_(self) -> str | None:

@@ -14,6 +14,7 @@ from sgsdump.progress import SILENT, Progress
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from sgsdump.comparison.verdict import Verdict
     from sgsdump.reports.report import Report
     from sgsdump.sidecars.quant_param_entries import QuantParam
 
@@ -56,9 +57,16 @@ class Proposal:
         raise NotImplementedError
 
     @property
-    def verdict(self) -> list[str]:
-        """The conclusion, one sentence per item."""
+    def conclusion(self) -> Verdict:
+        """The verdict as data."""
         raise NotImplementedError
+
+    @property
+    def verdict(self) -> list[str]:
+        """The three lines: outcome, cause, recommendation."""
+        from sgsdump.reports.three_lines import verdict_block
+
+        return verdict_block(self.conclusion)
 
     @property
     def to_copy(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sgsdump.commands.terminal import TERMINAL, print_cut, print_lines
+from sgsdump.commands.terminal import TERMINAL, print_cut, print_early, print_lines
 from sgsdump.fixedpoint.commands.network_lines import print_warnings
 from sgsdump.fixedpoint.commands.tune.options import Options
 from sgsdump.fixedpoint.verbs.first_plan import MOST_ROUNDS, Task, first_plan_in, opened_for
@@ -25,11 +25,11 @@ def run(options: Options) -> int:
         check_file(options.json)
     # The folder is opened first: long rounds must not end with "no such folder".
     with replacing_folder(output, keep=kept_in(output)) as folder:
-        found = first_plan_in(folder, ready, TERMINAL, print_lines, lambda lines: print_lines(["", *lines]))
+        found = first_plan_in(folder, ready, TERMINAL, print_early, lambda lines: print_early(["", *lines]))
         found.write(folder, Written(pickles=options.pickle, facts=options.facts))
     if options.json:
         replace_text(options.json, (output / ROUNDS).read_text(encoding="utf-8"))
-    print_lines(["", *found.tail()])
+    print_lines([*found.verdict, *found.tail()])
     print(f"{output}: {', '.join(sorted(path.name for path in output.iterdir()))}")
     print_cut(found.basis.opened.model, found.basis.opened.config)
     return 1 if options.limits and not found.passes else 0

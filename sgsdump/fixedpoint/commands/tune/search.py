@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from sgsdump.commands.terminal import Terminal, print_cut, print_lines
+from sgsdump.commands.terminal import Terminal, print_cut, print_early, print_lines
 from sgsdump.errors import OutputError
 from sgsdump.fixedpoint.commands.network_lines import print_warnings
 from sgsdump.fixedpoint.commands.tune.options import Options
@@ -84,7 +84,7 @@ def run(options: Options) -> int:
             replace_text(options.json, pareto_json(found.result))
         with replacing_folder(folder, keep=kept_in(folder)) as newer:
             found.write(newer, Written(options.fixed_model, options.pickle, options.facts), progress)
-    print_lines(found.table())
+    print_lines(found.lines())
     of_cured = "" if start is None else f"-m {folder / CURED} "
     print(
         f"{folder}: to make its fixed model, sgsdump calibrate with {of_cured}--input-config "
@@ -167,15 +167,17 @@ def _usable_folder(path: Path) -> Path:
 
 
 def _print_beginning(budget: str, begun: float, progress: Path, beginning: Beginning) -> None:
-    """Whether INT8 is within the limits, how much there is to do, and what is known already."""
+    """Print whether INT8 is within the limits, the work to do, and the number of known plans, on standard error."""
     from sgsdump.fixedpoint.reports.pareto_reports import limits_line
 
-    if beginning.limits is not None:
-        print(limits_line(beginning.limits))
+    lines = [] if beginning.limits is None else [limits_line(beginning.limits)]
     runs, spent = beginning.most * beginning.pictures, time.monotonic() - begun
-    print(f"{beginning.groups} groups of convolutions; at most {beginning.most} plans on {beginning.pictures} pictures "
-          f"= {runs} runs of the network, within {budget}")  # fmt: skip
+    lines.append(
+        f"{beginning.groups} groups of convolutions; at most {beginning.most} plans on {beginning.pictures} images = "
+        f"{runs} runs of the model, within {budget}"
+    )
     if beginning.resumed:
-        print(f"{progress}: resuming, {beginning.resumed} plans are known")
+        lines.append(f"{progress}: resuming; {beginning.resumed} plans are known")
     if parse_seconds(budget) - spent < beginning.ending.seconds:
-        print(too_small(budget, spent, beginning.ending), flush=True)
+        lines.append(too_small(budget, spent, beginning.ending))
+    print_early(lines)
