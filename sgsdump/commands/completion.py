@@ -1,11 +1,13 @@
-"""Print what makes a shell complete sgsdump's commands, options and their values.
-
-Evaluate it in the file that the shell reads at its start. Needs argcomplete: pip install 'sgsdump[completion]'.
+"""Print the code that lets a shell complete the commands, options and values of sgsdump.
 
 examples:
-  eval "$(sgsdump completion bash)"          in ~/.bashrc
-  eval "$(sgsdump completion zsh)"           in ~/.zshrc, after compinit
-  sgsdump completion fish | source           in ~/.config/fish/config.fish
+  eval "$(sgsdump completion bash)"      in ~/.bashrc
+  eval "$(sgsdump completion zsh)"       in ~/.zshrc, after compinit
+  sgsdump completion fish | source       in ~/.config/fish/config.fish
+
+requirements:
+  Put the line into the start-up file of the shell. Completion needs
+  argcomplete: pip install 'sgsdump[completion]'.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ SHELLS = "bash", "zsh", "fish"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=SHELLS, help="the shell: %(choices)s")
+    parser.add_argument("shell", choices=SHELLS, help="name of the shell: %(choices)s")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,39 +1,49 @@
-"""Write a dump in another format, an SDK model file (.sim, .img) as ONNX, or an ATB topology as ONNX.
-
-The target is --to, or what the ending of OUT says: .bin, .txt, .npz, .safetensors; without one a folder of .npy files.
-sigmastar_bin and sigmastar_text have the header lines of the newer SDK, sigmastar_bin_old and sigmastar_text_old those
-of the older one. It first lists what the target cannot hold, a line for each kind; with --strict it then writes
-nothing. An existing folder is moved aside under its date. Exit status 1 when tensors had to be left out, 2 on trouble.
-
-The model's graph that sgsdump dump or pipeline kept beside IN goes along, as OUT.graph.onnx; not into a folder of .npy
-files.
-
---layout logical undoes the device's layouts (NC1HWC0, FRACTAL_NZ …) where the original shape is known: from the dump,
-or given with --original-shape. NCHW, NHWC and HWCN also turn 4-D tensors; NC1HWC0, NDC1HWC0, FRACTAL_Z and FRACTAL_NZ
-make a device's blocks, padded with zeros. --dtype float32 writes the numbers that integers and short floats mean.
+"""Write a dump in another format, or an SDK model file (.sim, .img) or ATB topology as ONNX.
 
 examples:
   sgsdump convert sigma_outtensor_dump.bin layers.npz
   sgsdump convert ascend_dumps/ layers/ --layout logical --dtype float32
+  sgsdump convert layers.npz old_outtensor_dump.bin --to sigmastar_bin_old --select 'conv*'
+  sgsdump convert fixed.sim fixed.onnx
+  sgsdump convert layer.json layer.onnx --level 1
+
+the target:
+  The ending of OUT selects the format: .bin, .txt, .npz, .safetensors; without
+  an ending, a folder of .npy files. --to selects another format: sigmastar_bin
+  and sigmastar_text have the header of the newer SDK, sigmastar_bin_old and
+  sigmastar_text_old the header of the older SDK. An existing folder is
+  renamed. The graph beside a dump is copied as OUT.graph.onnx, but not into a
+  folder of .npy files.
+
+what the target cannot hold:
+  The losses are listed first, one line per kind. With --strict, nothing is
+  written then. The exit status is 1 if tensors were left out, 2 on errors.
+
+layouts and types:
+  --layout logical undoes the layouts of a device (NC1HWC0, FRACTAL_NZ, ...) if
+  the original shape is in the dump or in --original-shape. NCHW, NHWC and HWCN
+  also transpose 4-D tensors. NC1HWC0, NDC1HWC0, FRACTAL_Z and FRACTAL_NZ make
+  the blocks of a device, padded with zeros. --dtype float32 dequantises
+  integers and converts short floats.
+
+the SDK's model files (.sim, .img):
+  float.sim becomes a float model; its tensors have the names of the SDK's
+  dumps. fixed.sim and .img become a fixed model, which simulate runs with the
+  SDK's integers. fixed.sim to .txt writes the text of the SDK's parse_net.
+
+a cluster (--scheduler):
+  The workers of a Dask cluster (pip install 'sgsdump[cluster]') read the dump
+  and compute the values; this machine writes them. A cluster helps for text
+  and for layouts of a device.
+
+more examples:
   sgsdump convert atb_dump/ layers/ --layout logical --original-shape '*/output.0=3,10,20'
   sgsdump convert layers.npz weights/ --select '*weight*' --layout FRACTAL_Z
-  sgsdump convert layers.npz old_outtensor_dump.bin --to sigmastar_bin_old --select 'conv*' --select 'fc?'
   sgsdump convert padded.bin floats.npz --parse-net parse_net.txt --dtype float32
   sgsdump convert atb_dump/ tensors.safetensors
   sgsdump convert output/Result_0 layers.npz --raw-dtype float32 --raw-shape net.onnx
-  sgsdump convert layer.json layer.onnx --level 1
   sgsdump convert float.sim net.onnx
-  sgsdump convert fixed.sim fixed.onnx
   sgsdump convert fixed.sim parse_net.txt
-
-the SDK's model files (.sim, .img):
-  float.sim becomes a float model whose tensors have the names of the SDK's dumps. fixed.sim and .img become a fixed
-  model, which simulate runs with the SDK's own integers. To a .txt, fixed.sim becomes the lines of tensors that the
-  SDK's parse_net prints.
-
-a cluster (--scheduler):
-  The workers of a Dask cluster (pip install 'sgsdump[cluster]') read the dump and make the values, and this machine
-  writes them. It pays where making values takes longer than sending them: text, devices' layouts.
 """
 
 from __future__ import annotations
@@ -47,10 +57,13 @@ from typing import TYPE_CHECKING, Any
 from sgsdump.commands.options import (
     Modes,
     Reading,
-    add_dump_scheduler,
+    add_csv,
     add_parse_net,
     add_raw,
     add_run,
+    add_scheduler,
+    add_select,
+    add_to,
     opened,
     pattern_and_shape,
     record,
@@ -65,6 +78,7 @@ if TYPE_CHECKING:
     from sgsdump.dumps.conversion import Loading
     from sgsdump.dumps.dump import Dump, Record
 
+RARE = ("--rank", "--scheduler")
 NAMES = 3
 _HEAD_BYTES = 4096
 DUMP, TOPOLOGY, MODEL = "a dump", "a topology", "a model file"
@@ -130,23 +144,23 @@ class Options:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dump", type=Path, metavar="IN", help="a dump of any known format, or an ATB topology (.json)")
-    parser.add_argument("output", type=Path, metavar="OUT", help="file or folder to write")
-    target = parser.add_argument_group("the target")
-    target.add_argument("--to", metavar="FORMAT", help="the format of OUT, where its ending does not say")
-    target.add_argument("--strict", action="store_true", help="write nothing when the target cannot hold everything")
-    source = parser.add_argument_group("which tensors")
-    source.add_argument(
-        "--select", action="append", default=[], metavar="PATTERN", help="only tensors matching this pattern (* ? [ab])"
+    parser.add_argument(
+        "dump", type=Path, metavar="IN", help="dump in any known format, SDK model file, or ATB topology (.json)"
     )
+    parser.add_argument("output", type=Path, metavar="OUT", help="file or folder to write")
+    target = parser.add_argument_group("target")
+    add_to(target)
+    target.add_argument("--strict", action="store_true", help="write nothing if the target cannot hold everything")
+    source = parser.add_argument_group("input dump")
+    add_select(source)
     add_run(source)
     add_parse_net(source)
     add_raw(source)
-    form = parser.add_argument_group("their form")
+    form = parser.add_argument_group("layout and type")
     form.add_argument(
         "--layout",
         choices=["logical", "NCHW", "NHWC", "HWCN", "NC1HWC0", "NDC1HWC0", "FRACTAL_Z", "FRACTAL_NZ"],
-        help="bring the tensors to a layout",
+        help="layout of the written tensors; logical undoes the layout of a device",
     )
     form.add_argument(
         "--original-shape",
@@ -154,14 +168,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PATTERN=SHAPE",
-        help="the logical shape (3,10,20 or 3x10x20) of tensors in a device's layout, where the dump does not tell it; "
-        "may be given several times",
+        help="logical shape (3,10,20) of tensors in a device layout that the dump lacks; may be repeated",
     )
-    form.add_argument("--dtype", choices=["float32"], help="write the numbers that the stored values mean")
-    add_dump_scheduler(form, "make the values")
-    topology = parser.add_argument_group("a topology")
-    topology.add_argument("--level", type=int, metavar="N", help="depth of the graph, 0 is the whole as one")
-    topology.add_argument("--csv", type=Path, metavar="FILE", help="the operation CSV, for shapes")
+    form.add_argument("--dtype", choices=["float32"], help="dequantise integers and convert short floats to float32")
+    add_scheduler(form, "compute the values")
+    topology = parser.add_argument_group("ATB topology")
+    topology.add_argument("--level", type=int, metavar="N", help="depth of the graph; 0: one node (default: full depth)")
+    add_csv(topology, "operation CSV to read the shapes from")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -169,7 +182,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import check_not_around
     from sgsdump.models.model import is_listed
 
-    reading = record(Reading, args, tensor_min_max=None)
+    reading = record(Reading, args, ranges=None)
     options = record(Options, args, conversion=record(Conversion, args, reading=reading), given=MODES.given(args))
     models = [shape for shape in args.raw_shape if isinstance(shape, Path)]
     read = [tree_of(args.dump), args.parse_net, args.csv, *models]

@@ -1,25 +1,30 @@
-"""Run one input through a model and write every layer's tensor into one dump, in topological order.
-
-The tensors keep their names; 4-D ones are stored as NHWC, all values as float32, as the SDK's onnx_dump_data.py does.
-Of several pictures each gets a dump of its own, with the picture's name in it: -o out.bin makes out_cat.bin,
-out_dog.bin. The dumps of a data loader script (Python with load_data(), which yields a dictionary of arrays by input
-name for each run) are numbered: out_0.bin, out_1.bin.
-
-The model's graph (nodes and names, no weights) is kept beside the dump as OUT.bin.graph.onnx: by it compare and report
-know which layer feeds which. It belongs to this one dump, is found when both are renamed in their folder, and may be
-deleted.
-
-Of a Caffe model the blobs are dumped as pycaffe shows them: the first input is left out, a blob that layers write over
-in place has its last value. --every-layer adds the values that were written over, under their layers' names. (The SDK,
-and all commands here that quantise or simulate, name each value: conv1, conv1_xx …; docs/caffe.md.)
+"""Run a float model on an input and write the tensors of every layer into one dump.
 
 examples:
   sgsdump dump -m net.onnx -i cat.jpg -n preprocess.py -o net_cat.bin
-  sgsdump dump -m net.onnx -i pictures/ --input-config input_config.ini -o out.bin
+  sgsdump dump -m net.onnx -i images/ --input-config input_config.ini -o out.bin
   sgsdump dump -m net.onnx -i a.npy,b.npy -n a.py,b.py
-  sgsdump dump -m net.onnx -i cat.jpg -n preprocess.py --dump-bin False
   sgsdump dump -m net.onnx --data-loader-script feeds.py -o out.bin
   sgsdump dump -m net.prototxt --weight-file net.caffemodel -i cat.jpg -n preprocess.py
+
+the dump:
+  Tensors stand in topological order under their own names, as float32. 4-D
+  tensors are stored as NHWC, as the SDK's onnx_dump_data.py does.
+
+several inputs:
+  Each image has its own dump with its name: -o out.bin makes out_cat.bin and
+  out_dog.bin. The dumps of a data loader script are numbered: out_0.bin,
+  out_1.bin.
+
+the graph beside the dump:
+  OUT.bin.graph.onnx holds the nodes and names of the model, no weights.
+  compare and report read it to find which layer feeds which. You may delete
+  it. If you rename the dump, rename it too.
+
+Caffe models:
+  Blobs are dumped as pycaffe shows them: without the first input, and an
+  overwritten blob has its last value. --every-layer adds the overwritten
+  values under the names of their layers (docs/caffe.md).
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import add_feeds, add_model, add_provider, part_of, record
+from sgsdump.commands.options import add_feeds, add_input_config, add_model, add_output, add_provider, part_of, record
 from sgsdump.commands.terminal import print_branches, print_cut
 from sgsdump.executors.dump import ModelFacts, Summary, facts_of, records_of
 from sgsdump.files.names import named, output_paths
@@ -45,6 +50,7 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model, Part
     from sgsdump.progress import Advance
 
+RARE = ("--model-inputs", "--model-outputs", "--dump-bin", "--every-layer")
 DEFAULT_OUTPUT = Path("dumpData/onnx_NHWC_outtensor_dump.bin")
 CAFFE_OUTPUT = Path("dumpData/caffe_NHWC_outtensor_dump.bin")
 
@@ -57,7 +63,7 @@ class Options:
     image: str | None
     data_loader_script: str | None
     preprocess: str | None
-    input_config: str | None
+    input_config: Path | None
     dump_bin: str
     provider: str
     every_layer: bool
@@ -86,23 +92,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_argument_group("model and inputs")
     add_model(source)
     add_feeds(source)
-    source.add_argument("--input-config", metavar="INI", help="input_config.ini, for the built-in preprocess")
+    add_input_config(source, "input_config.ini, for the built-in preprocessing")
     add_provider(source)
-    output = parser.add_argument_group("the dump")
-    output.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="OUT.bin",
-        help=f"dump to write (default: {DEFAULT_OUTPUT}; of a Caffe model {CAFFE_OUTPUT})",
-    )
+    output = parser.add_argument_group("output")
+    add_output(output, f"dump to write (default: {DEFAULT_OUTPUT}; Caffe: {CAFFE_OUTPUT})", "OUT.bin")
     output.add_argument(
         "--dump-bin",
         choices=["True", "False"],
         default="True",
-        help="False prints the values: one text file of all, and one per layer in NHWC/ and NCHW/ beside it",
+        help="False writes text: one file with all values, and one per layer in NHWC/ and NCHW/ (default: True)",
     )
-    output.add_argument("--every-layer", action="store_true", help="Caffe: also what in-place layers wrote over")
+    output.add_argument("--every-layer", action="store_true", help="Caffe: also dump values that in-place layers overwrite")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,16 +1,23 @@
-"""Draw the values of every layer against its calibrated range: one PNG per layer, and an overview to scan.
-
-Blue: how often a value occurs. Red dashed lines: minimum and maximum of the range. Use the dump of the *float* model
-and the tensor_min_max of the same network (log/tensor_min_max.txt, or the JSON or pickle quant_param of the newer SDK);
-without ranges, for dumps of other devices say, the lines are left out. Constants are not drawn. An existing folder is
-moved aside under its date. With --scheduler the values are counted on a Dask cluster (pip install 'sgsdump[cluster]')
-whose workers read the dump themselves from a shared file system.
+"""Draw the values of every layer against its calibrated range, one PNG per layer and an overview.
 
 examples:
-  sgsdump histogram sigma_outtensor_dump.bin log/tensor_min_max.txt
-  sgsdump histogram sigma_outtensor_dump.bin quant_param.json -o Histograms_cat
+  sgsdump histogram float.bin log/tensor_min_max.txt
+  sgsdump histogram float.bin quant_param.json -o Histograms_cat
   sgsdump histogram atb_dump_data/data/0_4711
   sgsdump histogram padded_integers.bin log/tensor_min_max.txt --parse-net parse_net.txt
+
+the charts:
+  Blue: how often a value occurs. Red dashed lines: minimum and maximum of the
+  range. Constants are not drawn. An existing folder is renamed.
+
+the inputs:
+  Use a dump of the float model, and the ranges of the same model:
+  log/tensor_min_max.txt, or the SDK's quant_param as JSON or pickle. Without
+  ranges, the red lines are left out.
+
+a cluster (--scheduler):
+  The workers of a Dask cluster (pip install 'sgsdump[cluster]') read the dump
+  from a shared file system and count the values.
 """
 
 from __future__ import annotations
@@ -22,7 +29,16 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import Reading, add_dump_scheduler, add_json, add_parse_net, add_run, opened, record
+from sgsdump.commands.options import (
+    Reading,
+    add_json,
+    add_output,
+    add_parse_net,
+    add_run,
+    add_scheduler,
+    opened,
+    record,
+)
 from sgsdump.commands.shared_files import absolute, in_tasks, on_this_worker, record_at, shared, size_of
 
 if TYPE_CHECKING:
@@ -31,6 +47,7 @@ if TYPE_CHECKING:
     from sgsdump.reports.histogram import Matched
     from sgsdump.tensors.types import Range
 
+RARE = ("--rank", "--scheduler")
 # A task is closed when it has so many values, a tenth of a second of counting, or so many layers.
 TASK_VALUES = 16_000_000
 TASK_LAYERS = 100
@@ -47,21 +64,21 @@ class Options:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dump", type=Path, metavar="DUMP", help="dump of the float model, of any format")
+    parser.add_argument("dump", type=Path, metavar="DUMP", help="dump of the float model, in any format")
     parser.add_argument(
         "ranges",
         type=Path,
         metavar="TENSOR_MIN_MAX",
         nargs="?",
-        help="the ranges: text, JSON or pickle; may be left out",
+        help="calibrated ranges: text, JSON or pickle",
     )
-    add_parse_net(parser)
-    add_run(parser)
-    add_dump_scheduler(parser, "count the values")
-    parser.add_argument(
-        "-o", "--output", type=Path, default=Path("Histograms"), metavar="FOLDER", help="for the pictures (%(default)s)"
-    )
-    add_json(parser, "write how every layer lies in its range as JSON too")
+    source = parser.add_argument_group("input dump")
+    add_parse_net(source)
+    add_run(source)
+    add_scheduler(source, "count the values")
+    output = parser.add_argument_group("output")
+    add_output(output, "folder for the charts (default: %(default)s)", "FOLDER", Path("Histograms"))
+    add_json(output, "write the distribution of every layer in its range as JSON")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,15 +1,17 @@
-"""Merge dumps into one: the parts of a model, what split made, or runs of one model on several inputs.
-
-Tensors stand in the order of the dumps, and within each in its own order. A folder that is not a dump stands for the
-dumps in it, sorted by name. Outputs and constants whose names are in more than one dump are refused by name; --prefix
-puts each dump's file name (without ending) before its tensors' names, and nothing is lost. OUT is as in sgsdump
-convert. Graphs beside the dumps (NAME.graph.onnx) are not merged: OUT has none.
+"""Merge dumps into one: parts of a model, the files of split, or several runs of a model.
 
 examples:
   sgsdump merge backbone.bin head.bin whole.bin
   sgsdump merge layers/ again.bin
   sgsdump merge cat.npz dog.npz pets.npz --prefix
   sgsdump merge dump@step=0 dump@step=1 both.npz --prefix
+
+names and order:
+  Tensors keep the order of the dumps, and within a dump their own order. A
+  folder that is no dump stands for the dumps in it, sorted by name. Names that
+  occur in more than one dump are an error; --prefix avoids it. The format of
+  OUT is selected as in sgsdump convert. Graphs beside the dumps
+  (NAME.graph.onnx) are not merged.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import Reading, add_run, record
+from sgsdump.commands.options import Reading, add_run, add_to, record
 
 if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump
@@ -37,11 +39,13 @@ class Options:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dumps", type=Path, nargs="+", metavar="DUMP", help="dumps, or a folder of dumps")
+    parser.add_argument("dumps", type=Path, nargs="+", metavar="DUMP", help="dumps, or folders of dumps")
     parser.add_argument("output", type=Path, metavar="OUT", help="file or folder to write")
-    parser.add_argument("--to", metavar="FORMAT", help="the format of OUT, where its ending does not say")
+    add_to(parser)
     add_run(parser)
-    parser.add_argument("--prefix", action="store_true", help="put the dumps' names before the tensors' names")
+    parser.add_argument(
+        "--prefix", action="store_true", help="put the file name of the dump before the names of its tensors"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

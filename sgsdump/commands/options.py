@@ -82,7 +82,7 @@ class Reading:
 
     step: int | None = None
     rank: int | None = None
-    tensor_min_max: Path | None = None
+    ranges: Path | None = None
     parse_net: Path | None = None
     raw_dtype: Sequence[tuple[str, np.dtype]] = ()
     raw_shape: Sequence[tuple[str, tuple[int, ...]] | Path] = ()
@@ -93,109 +93,193 @@ def add_model(
     text: str = "float model: ONNX, Caffe's .prototxt, or float.sim",
     required: bool = True,
 ) -> None:
-    """``-m/--model``; for Caffe, ``--weight-file``; ``--model-inputs`` and ``--model-outputs``."""
+    """Add ``-m/--model``; for Caffe, ``--weight-file``; ``--model-inputs`` and ``--model-outputs``."""
     parser.add_argument("-m", "--model", type=Path, required=required, help=text)
     parser.add_argument("--weight-file", type=Path, metavar="W.caffemodel", help="weights of a Caffe model")
-    for end, text in (("inputs", "first tensors"), ("outputs", "last tensors")):
-        parser.add_argument(f"--model-{end}", nargs="+", default=(), metavar="NAME", help=f"cut the model: {text}")
+    for end, verb in (("inputs", "begins"), ("outputs", "ends")):
+        text = f"cut the model: tensors at which the part {verb}"
+        parser.add_argument(f"--model-{end}", nargs="+", default=(), metavar="NAME", help=text)
 
 
 def add_feeds(parser: argparse._ActionsContainer, text: str = INPUTS, required: bool = True) -> None:
-    """``-i/--image`` or ``--data-loader-script``, and ``-n/--preprocess``."""
+    """Add ``-i/--image`` or ``--data-loader-script``, and ``-n/--preprocess``."""
     source = parser.add_mutually_exclusive_group(required=required)
-    source.add_argument("-i", "--image", help=text)
+    add_image(source, text)
     add_data_loader(source)
     add_preprocess(parser)
 
 
+def add_image(parser: argparse._ActionsContainer, text: str) -> None:
+    """Add ``-i/--image``."""
+    parser.add_argument("-i", "--image", metavar="IMAGES", help=text)
+
+
 def add_data_loader(parser: argparse._ActionsContainer) -> None:
-    """``--data-loader-script``, by Polygraphy's name."""
+    """Add ``--data-loader-script``, Polygraphy's name."""
     parser.add_argument(
         "--data-loader-script",
         metavar="FILE.py[:NAME]",
-        help="Python file with load_data(), which yields an input dict for each run",
+        help="Python file with load_data(), which yields {input name: array} for each run",
     )
 
 
 def add_preprocess(parser: argparse._ActionsContainer) -> None:
-    """``-n/--preprocess``."""
-    parser.add_argument("-n", "--preprocess", help="preprocess file(s), one per input, separated by commas")
-
-
-def add_provider(parser: argparse._ActionsContainer) -> None:
-    """``--provider`` of onnxruntime."""
+    """Add ``-n/--preprocess``."""
     parser.add_argument(
-        "--provider", default="CPU", metavar="NAME", help="execution provider, such as CUDAExecutionProvider (CPU)"
+        "-n", "--preprocess", metavar="FILE.py", help="preprocess file(s), one per input, separated by commas"
     )
 
 
-def add_pictures(parser: argparse._ActionsContainer, text: str) -> None:
-    """``-i/--image`` and ``-n/--preprocess``."""
-    parser.add_argument("-i", "--image", help=text)
-    add_preprocess(parser)
+def add_provider(parser: argparse._ActionsContainer, default: str | None = "CPU") -> None:
+    """Add ``--provider`` of onnxruntime; ``default`` None shows whether the option was given."""
+    parser.add_argument(
+        "--provider",
+        default=default,
+        metavar="NAME",
+        help="execution provider of onnxruntime, such as CUDAExecutionProvider (default: CPU)",
+    )
 
 
 def add_input_config(
     parser: argparse._ActionsContainer,
     text: str = "input_config.ini; required for images (sgsdump cfg writes one), inferred for arrays",
 ) -> None:
-    """``--input-config``."""
+    """Add ``--input-config``."""
     parser.add_argument("--input-config", type=Path, metavar="INI", help=text)
 
 
 def add_strict_sdk(parser: argparse._ActionsContainer) -> None:
-    """``--strict-sdk``."""
+    """Add ``--strict-sdk``."""
     parser.add_argument(
         "--strict-sdk",
         action="store_true",
-        help="end with status 2, before anything is written, if SDK 1.1.5 refuses the model (docs/sdk_converter.md)",
+        help="exit 2 before writing anything if SDK 1.1.5 refuses the model (docs/sdk_converter.md)",
     )
 
 
+def add_ranges(parser: argparse._ActionsContainer, text: str) -> None:
+    """Add ``--ranges``."""
+    parser.add_argument("--ranges", type=Path, metavar="FILE", help=text)
+
+
+def add_fixed(parser: argparse._ActionsContainer, text: str, metavar: str = "FILE") -> None:
+    """Add ``--fixed``."""
+    parser.add_argument("--fixed", type=Path, metavar=metavar, help=text)
+
+
+def add_cure(parser: argparse._ActionsContainer, text: str) -> None:
+    """Add ``--cure``."""
+    parser.add_argument("--cure", action="store_true", help=text)
+
+
 def add_parse_net(parser: argparse._ActionsContainer) -> None:
-    """``--parse-net``."""
+    """Add ``--parse-net``."""
     parser.add_argument(
         "--parse-net",
         type=Path,
         metavar="FILE",
-        help="fixed.sim, or the output of the SDK's bin/parse_net for it, to unpad and dequantise integer dumps",
+        help="unpad and dequantise integer dumps by fixed.sim, or by the SDK's parse_net output for fixed.sim",
     )
 
 
 def add_run(parser: argparse._ActionsContainer) -> None:
-    """``--step`` and ``--rank``: which run of a tree of several."""
+    """Add ``--step`` and ``--rank``, which select a run of a tree of runs."""
     parser.add_argument(
-        "--step", type=int, metavar="N", help="in a tree of several runs, select the run of step N; or TREE@step=N"
+        "--step", type=int, metavar="N", help="select the run of step N in a tree of runs (also: TREE@step=N)"
     )
     parser.add_argument(
-        "--rank", type=int, metavar="N", help="and the run of rank (or device) N; or TREE@step=N,rank=N"
+        "--rank", type=int, metavar="N", help="select the run of rank (or device) N (also: TREE@step=N,rank=N)"
     )
 
 
-def add_json(parser: argparse._ActionsContainer, text: str) -> None:
-    """``--json``; of ``-`` the command line makes a file of its own."""
-    parser.add_argument("--json", type=Path, metavar="FILE", help=f"{text}; - prints only this")
+def add_runs(parser: argparse._ActionsContainer) -> None:
+    """Add ``--runs``."""
+    parser.add_argument(
+        "--runs",
+        action="store_true",
+        help="compare two folders of dumps, or trees of runs: pair runs by name, merge their errors",
+    )
+
+
+def add_select(parser: argparse._ActionsContainer) -> None:
+    """Add ``--select``."""
+    parser.add_argument(
+        "--select",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="only names that match this pattern (* ? [ab]); may be repeated",
+    )
+
+
+def add_to(parser: argparse._ActionsContainer, text: str = "format of OUT (default: by the ending of OUT)") -> None:
+    """Add ``--to``."""
+    parser.add_argument("--to", metavar="FORMAT", help=text)
+
+
+def add_output(
+    parser: argparse._ActionsContainer,
+    text: str,
+    metavar: str = "FILE",
+    default: Path | None = None,
+    required: bool = False,
+) -> None:
+    """Add ``-o/--output``."""
+    parser.add_argument("-o", "--output", type=Path, metavar=metavar, default=default, required=required, help=text)
+
+
+def add_csv(parser: argparse._ActionsContainer, text: str) -> None:
+    """Add ``--csv``."""
+    parser.add_argument("--csv", type=Path, metavar="FILE", help=text)
+
+
+def add_json(parser: argparse._ActionsContainer, text: str, bare: Path | None = None) -> None:
+    """Add ``--json``; the command line replaces ``-`` by a temporary file.
+
+    bare  the value of ``--json`` without a file; None requires one.
+    """
+    nargs = None if bare is None else "?"
+    parser.add_argument(
+        "--json", nargs=nargs, type=Path, const=bare, metavar="FILE", help=f"{text}; - prints only the JSON"
+    )
+
+
+def add_junit(parser: argparse._ActionsContainer, text: str) -> None:
+    """Add ``--junit``."""
+    parser.add_argument("--junit", type=Path, metavar="FILE", help=text)
 
 
 def add_stages(parser: argparse._ActionsContainer) -> None:
-    """``--stages``: a model that tells which stages the blobs of a Caffe network have."""
+    """Add ``--stages``: a model whose table pairs the blobs of a Caffe model with the stages of the SDK."""
     parser.add_argument(
         "--stages",
         type=Path,
         metavar="MODEL",
-        help="for a Caffe network: a model that calibrate made of it, float or fixed; blobs pair with the SDK's stages "
-        "by its table instead of by name",
+        help="Caffe: pair blobs with the SDK's stages by the table of this model, made by calibrate",
     )
+
+
+def add_metric(parser: argparse._ActionsContainer, text: str, repeated: bool = False) -> None:
+    """Add ``--metric``."""
+    further: dict[str, Any] = {"action": "append", "default": []} if repeated else {}
+    parser.add_argument("--metric", metavar="FILE.py:FUNCTION", help=text, **further)
+
+
+def add_validate(parser: argparse._ActionsContainer, text: str) -> None:
+    """Add ``--validate``."""
+    parser.add_argument("--validate", metavar="IMAGES", help=text)
 
 
 def add_judges(parser: argparse._ActionsContainer, judged: str, metric: str, some: str = "some of -i") -> None:
-    """``--metric``, ``--evaluate``, ``--validate``; ``judged``: what is judged, ``metric``: what the metric is for,
-    ``some``: the images that judge without ``--evaluate``."""
-    parser.add_argument("--metric", metavar="FILE.py:FUNCTION", help=f"your own accuracy, {metric}")
-    parser.add_argument("--evaluate", metavar="IMAGES", help=f"images to judge {judged} by, instead of {some}")
-    parser.add_argument(
-        "--validate", metavar="IMAGES", help="held-out images that check the recommendation; no choice is based on them"
-    )
+    """Add ``--metric``, ``--evaluate`` and ``--validate``.
+
+    judged  what the images judge.
+    metric  what the metric is for.
+    some    the images that judge without ``--evaluate``.
+    """
+    add_metric(parser, f"your own accuracy, {metric}")
+    parser.add_argument("--evaluate", metavar="IMAGES", help=f"images to judge {judged} by (default: {some})")
+    add_validate(parser, "held-out images that check the recommendation; no choice is based on them")
 
 
 class Told(argparse.Action):
@@ -206,36 +290,49 @@ class Told(argparse.Action):
         setattr(namespace, f"{self.dest}_told", True)
 
 
-def add_quant_level(parser: argparse._ActionsContainer, text: str = "see calibrate") -> None:
-    """``--quant-level``; ``quant_level_told`` is there where the user gave it."""
+def add_quant_level(
+    parser: argparse._ActionsContainer, text: str = "calibration level, see calibrate --help-all", default: str = "L5"
+) -> None:
+    """Add ``--quant-level``; the namespace has ``quant_level_told`` if the user gave it."""
     parser.add_argument(
-        "--quant-level", action=Told, choices=QUANT_LEVELS, default="L5", help=f"{text} (default: %(default)s)"
+        "--quant-level", action=Told, choices=QUANT_LEVELS, default=default, help=f"{text} (default: %(default)s)"
     )
 
 
-def add_limits(parser: argparse._ActionsContainer, subject: str) -> None:
-    """``--min-cos`` and ``--max-rmse`` of ``subject``."""
-    for option, end, default in (("--min-cos", "lowest", "COS 0.99"), ("--max-rmse", "highest", "RMSE 0.1")):
-        text = f"{end} {default.split()[0]} allowed for {subject} (default: {default})"
-        parser.add_argument(option, type=threshold, metavar="X", help=text)
+def add_limits(parser: argparse._ActionsContainer, subject: str, documented: bool = True) -> None:
+    """Add ``--min-cos`` and ``--max-rmse`` of ``subject``; ``documented``: without them, the documented limits hold."""
+    for option, end, metric, default in (("--min-cos", "lowest", "COS", "0.99"), ("--max-rmse", "highest", "RMSE", "0.1")):
+        text = f"{end} {metric} allowed for {subject}" + f" (default: {default})" * documented
+        parser.add_argument(option, type=limit, metavar="X", help=text)
+
+
+def add_allow_missing(parser: argparse._ActionsContainer, text: str, default: bool | None = False) -> None:
+    """Add ``--allow-missing``."""
+    parser.add_argument("--allow-missing", action="store_true", default=default, help=text)
+
+
+def add_th1(parser: argparse._ActionsContainer, *short: str, text: str, default: float | None = None) -> None:
+    """Add ``--th1``."""
+    parser.add_argument(*short, "--th1", type=float, default=default, metavar="X", help=text)
+
+
+def add_num_process(
+    parser: argparse._ActionsContainer,
+    text: str = "number of processes that run images; results do not depend on N",
+    default: int | None = 1,
+) -> None:
+    """Add ``--num-process``."""
+    parser.add_argument(
+        "--num-process", type=whole_number, default=default, metavar="N", help=f"{text} (default: 1)"
+    )
 
 
 def add_scheduler(parser: argparse._ActionsContainer, task: str) -> None:
-    """``--scheduler`` of a command that sends pictures and model to the workers; ``task``: what they do."""
+    """Add ``--scheduler``; ``task``: what the workers do."""
     parser.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help=f"{task} on the Dask cluster with this scheduler (tcp://host:8786)",
-    )
-
-
-def add_dump_scheduler(parser: argparse._ActionsContainer, task: str) -> None:
-    """``--scheduler`` of a command whose workers read the dumps; ``task``: what they do."""
-    parser.add_argument(
-        "--scheduler",
-        metavar="ADDRESS",
-        help=f"{task} on the Dask cluster with this scheduler (tcp://host:8786); its workers read the dumps "
-        f"themselves, from a shared file system",
+        help=f"{task} on the Dask cluster with this scheduler, such as tcp://host:8786",
     )
 
 
@@ -270,10 +367,11 @@ def not_negative(text: str) -> float:
     return value
 
 
-def threshold(text: str) -> float:
+def limit(text: str) -> float:
+    """Return a finite number."""
     value = float(text)
     if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"{text} is not a threshold")
+        raise argparse.ArgumentTypeError(f"{text} is not a finite number")
     return value
 
 
@@ -314,7 +412,7 @@ def described(reading: Reading, *paths: Path) -> list[Dump]:
     from sgsdump.dumps.formats.sigmastar.side_files import with_side_files
     from sgsdump.models.model import net_of, ranges_of
 
-    ranges = ranges_of(reading.tensor_min_max) if reading.tensor_min_max else None
+    ranges = ranges_of(reading.ranges) if reading.ranges else None
     dumps = opened(reading, *paths)
     net = net_of(reading.parse_net) if reading.parse_net else None
     return [with_side_files(dump, ranges, net) for dump in dumps]
@@ -362,15 +460,14 @@ def _raw_facts(reading: Reading) -> RawFacts:
 
 
 def add_raw(parser: argparse._ActionsContainer, shapes: bool = True) -> None:
-    """``--raw-dtype`` and, where ``shapes``, ``--raw-shape``: what files without a header hold."""
+    """Add ``--raw-dtype`` and, where ``shapes``, ``--raw-shape``, for files without a header."""
     parser.add_argument(
         "--raw-dtype",
         type=_raw_dtype,
         action="append",
         default=[],
-        metavar="TYPE",
-        help="read bare values without a header (QNN's and SNPE's Result_0/*.raw, any .bin) as float32, uint8 …; "
-        "PATTERN=TYPE for the tensors matching a pattern; may be repeated",
+        metavar="[PATTERN=]TYPE",
+        help="read files without a header (.raw, .bin) as values of this type, such as float32; may be repeated",
     )
     if shapes:
         parser.add_argument(
@@ -379,8 +476,7 @@ def add_raw(parser: argparse._ActionsContainer, shapes: bool = True) -> None:
             action="append",
             default=[],
             metavar="PATTERN=SHAPE",
-            help="and the shape of such tensors (1,8,5,7), or the model whose tensors they are, NET.onnx; may be "
-            "repeated",
+            help="shape of tensors without a header (1,8,5,7), or NET.onnx, which has the shapes; may be repeated",
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NoReturn
@@ -43,11 +44,13 @@ class Parser(argparse.ArgumentParser):
     the first, so ``show DUMP --stored NAME`` would not read as it looks.
 
     ``--help`` shows the common options and the examples, ``--help-all`` also the ``rare`` options and ``notes``.
+    ``moved`` has former options, and what replaces them.
     """
 
     _again = False
     rare: Collection[str] = ()
     notes = ""
+    moved: Mapping[str, str] = {}
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def, override]
         args = list(self._our_spelling(sys.argv[1:] if args is None else args))
@@ -78,8 +81,13 @@ class Parser(argparse.ArgumentParser):
         options = (word.partition("=")[0] for word in ours if word.startswith("--"))
         unknown = [option for option in options if not self._knows(option)]
         if unknown:
-            near = "".join(did_you_mean(option, self._long_options()) for option in unknown)
+            near = "".join(self._near(option) for option in unknown)
             self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+
+    def _near(self, option: str) -> str:
+        """Return what replaces a former option, or the options with a similar name."""
+        moved = self.moved.get(option)
+        return f"; {moved}" if moved else did_you_mean(option, self._long_options())
 
     def _called(self, parsed: Mapping[str, object]) -> Parser:
         """The parser of the command that was called, however deep it lies."""
@@ -123,9 +131,18 @@ class Parser(argparse.ArgumentParser):
         The usage has the required arguments only; all options are listed below it.
         """
         if self.usage is None:
-            self.usage = " ".join([self.prog, *self._needed(), "[options]"])
+            self.usage = self._usage()
         text = super().format_help()
         return f"{text}\n{self.notes}\n" if with_notes and self.notes else text
+
+    def _usage(self) -> str:
+        """Return the program and its required arguments, in lines as wide as the terminal."""
+        lines, width = [self.prog], shutil.get_terminal_size().columns - len("usage: ")
+        for part in (*self._needed(), "[options]"):
+            if len(lines[-1]) + 1 + len(part) > width:
+                lines.append(" " * len(f"usage: {self.prog}"))
+            lines[-1] += f" {part}"
+        return "\n".join(lines)
 
     def _needed(self) -> Iterator[str]:
         groups = {id(action): group for group in self._mutually_exclusive_groups for action in group._group_actions}
@@ -266,9 +283,12 @@ def _define(parser: Parser, name: str) -> None:
     parser.epilog = "\n\n".join(each for each in paragraphs if each.startswith(_EXAMPLES))
     parser.notes = "\n\n".join(each for each in paragraphs if not each.startswith(_EXAMPLES))
     command.add_arguments(parser)
-    for each in _leaves(parser):
+    leaves = list(_leaves(parser))
+    for each in dict.fromkeys([parser, *leaves]):
         each.rare = (*getattr(command, "RARE", ()), "--help-all", "-v", "-q")
+        each.moved = getattr(command, "MOVED", {})
         each.add_argument("--help-all", action=_HelpAll, nargs=0, help="show every option and the notes, and exit")
+    for each in leaves:
         _add_loudness(each)
     parser.set_defaults(run=command.run)
 

@@ -1,18 +1,21 @@
-"""Write the comparison of two dumps as one HTML file to look at, mail, or keep beside a build.
-
-The file needs nothing else and fetches nothing: a verdict, the error over the depth of the net, a table of every layer
-to sort and search, and for the selected layer its histograms, the error per channel and where in the picture it sits.
-The sample is the run under test (the fixed model), the benchmark the reference (the float model). With the calibrated
-ranges the histograms show the minimum, the maximum and the 256 levels between them. Exit status 0, or 2 on trouble;
-`sgsdump compare --html FILE` writes the same file beside the table and can fail a build.
-
-Of two diagnoses of one network --before says what has become of each output and layer, and draws both.
+"""Write the comparison of two dumps as a single self-contained HTML file.
 
 examples:
   sgsdump report fixed.bin float.bin
   sgsdump report fixed.bin float.bin --ranges log/tensor_min_max.txt -o conv1.html
-  sgsdump report fixed/ float/ --runs -o pictures.html
+  sgsdump report fixed/ float/ --runs -o images.html
   sgsdump report diagnosis --before diagnosis_of_monday -o since_monday.html
+
+the file:
+  You can open or email the file; it fetches nothing. It has the verdict, the
+  error over the depth of the model, and a table of all layers to sort and
+  search. For a selected layer, it shows histograms, the error per channel, and
+  where in the image the error is. --ranges adds the minimum, the maximum and
+  the 256 levels between them to the histograms.
+
+exit status:
+  0, or 2 on errors. To fail a build, use sgsdump compare --html FILE, which
+  writes the same file.
 """
 
 from __future__ import annotations
@@ -23,13 +26,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import Reading, add_run, add_stages, opened, record, stages_of
+from sgsdump.commands.options import (
+    Reading,
+    add_output,
+    add_ranges,
+    add_run,
+    add_runs,
+    add_stages,
+    opened,
+    record,
+    stages_of,
+)
 from sgsdump.commands.terminal import TERMINAL, print_lines
 
 if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.dumps.dump import Dump
     from sgsdump.reports.report import Report
+
+
+RARE = ("--rank", "--stages")
 
 
 @dataclass(frozen=True)
@@ -46,25 +62,20 @@ class Options:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "sample", type=Path, metavar="SAMPLE", help="the dump under test; with --before the folder of a diagnosis"
+        "sample", type=Path, metavar="SAMPLE", help="dump under test; with --before, the folder of a diagnosis"
     )
     parser.add_argument("benchmark", type=Path, nargs="?", metavar="BENCHMARK", help="reference dump")
-    dumps = parser.add_argument_group("the dumps")
-    dumps.add_argument(
-        "--ranges", type=Path, metavar="FILE", help="calibrated ranges, such as log/tensor_min_max.txt of calibrate"
-    )
-    dumps.add_argument(
-        "--runs", action="store_true", help="both are folders of dumps, one for each picture: compare those of one name"
-    )
+    dumps = parser.add_argument_group("input dumps")
+    add_ranges(dumps, "calibrated ranges to show, such as log/tensor_min_max.txt of calibrate")
+    add_runs(dumps)
     add_run(dumps)
     add_stages(dumps)
     diagnoses = parser.add_argument_group("two diagnoses")
     diagnoses.add_argument(
-        "--before", type=Path, metavar="DIAGNOSIS", help="folder of an older diagnosis to compare with"
+        "--before", type=Path, metavar="DIAGNOSIS", help="folder of an older diagnosis of this model, to compare with"
     )
-    parser.add_argument_group("result").add_argument(
-        "-o", "--output", type=Path, default=Path("report.html"), metavar="FILE", help="the file (%(default)s)"
-    )
+    output = parser.add_argument_group("output")
+    add_output(output, "HTML file to write (default: %(default)s)", default=Path("report.html"))
 
 
 def run(args: argparse.Namespace) -> int:

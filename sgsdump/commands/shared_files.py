@@ -33,7 +33,7 @@ def absolute(path: Optional) -> Optional:
 
 def shared(reading: Reading) -> Reading:
     """The same options with the paths as every machine finds them."""
-    paths = {"tensor_min_max": absolute(reading.tensor_min_max), "parse_net": absolute(reading.parse_net)}
+    paths = {"ranges": absolute(reading.ranges), "parse_net": absolute(reading.parse_net)}
     return replace(reading, **paths)  # type: ignore[arg-type]
 
 

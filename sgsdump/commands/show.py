@@ -1,48 +1,56 @@
-"""List the tensors of a dump, or print the values of one.
-
-The list has a line per tensor, and reads every value once for min, max, mean and l2norm (of the finite values) and
-the counts of NaN, +Inf and -Inf; on a narrow terminal it is shortened. Exit status 1 when a tensor of it is damaged.
-
-Of a tree with several runs (steps, ranks, graphs) the runs are listed: --step, --rank or TREE@step=3,rank=0,graph=NAME
-choose one, here and wherever a dump is named.
-
-NAME is a tensor's name, or #3 for the fourth line of the list. OPERATIONS take a part of it, [0:2,3], or put its axes
-in another order, (0,2,3,1); separate several with ;. Values are the real ones, a device's layout undone where the
-original shape is known; --stored shows them as they are in the file. What a layer reads, and which layers read it, is
-shown where sgsdump dump or pipeline kept the model's graph beside the dump. An overflow status is shown field by field.
+"""List the tensors of a dump or of a model file, or print the values of one tensor.
 
 examples:
   sgsdump show sigma_outtensor_dump.bin
-  sgsdump show ascend_dumps/ --select '*:output:*' --csv tensors.csv
-  sgsdump show sigma_outtensor_dump.bin conv1
-  sgsdump show ascend_dumps/ --step 3 --rank 0
   sgsdump show layers.npz conv1 '[0,0:2]'
-  sgsdump show --operators ge_proto_00000001_graph_1.txt --select '*relu*'
   sgsdump show fixed.bin conv1 --against float.bin --worst 20
-  sgsdump show fixed.onnx --select '*relu*' --csv plan.csv
+  sgsdump show ascend_dumps/ --select '*:output:*' --csv tensors.csv
+  sgsdump show fixed.onnx --select '*relu*'
+
+the list:
+  One line per tensor: min, max, mean and l2norm of the finite values, and the
+  counts of NaN, +Inf and -Inf. Narrow terminals get fewer columns. The exit
+  status is 1 if a tensor is damaged.
+
+trees of several runs (steps, ranks, graphs):
+  The runs are listed. Select one with --step, --rank or
+  TREE@step=3,rank=0,graph=NAME.
+
+one tensor:
+  NAME is the name of a tensor, or #3 for the fourth line of the list.
+  OPERATIONS select a part, [0:2,3], or reorder the axes, (0,2,3,1); separate
+  several with ;. Values are real numbers in the logical layout if the original
+  shape is known; --stored shows the values of the file. If the graph of the
+  model is beside the dump, the layers before and after are shown too.
+
+two dumps (--against):
+  Shows the values of NAME that differ most: index, both values, error and
+  relative error. NaN or Inf on one side only come first.
+
+fixed models:
+  Lists the plan of a fixed model of calibrate: type, scale and zero point of
+  each stored tensor, and what decided the type.
+
+the SDK's model files (.sim, .img):
+  Lists operators with their options, and tensors with shape, type, format,
+  scale, zero point, range, working memory and domain. With --against another
+  .sim file, shows where types, formats, scales and ranges differ. Reading .img
+  files is experimental.
+
+operators of a model (--operators):
+  Accepts ONNX, a program of torch.export.save (.pt2), a graph text of
+  DUMP_GE_GRAPH=3 (ge_proto_*.txt), the topology of a tree of sgsdump exec, or
+  msprobe's task structure. Lists the operators with the names that --dump-layer
+  takes; those of a topology with the ids that -ids takes.
+
+more examples:
+  sgsdump show ascend_dumps/ --step 3 --rank 0
+  sgsdump show --operators ge_proto_00000001_graph_1.txt --select '*relu*'
+  sgsdump show fixed.onnx --csv plan.csv
   sgsdump show fixed.sim
   sgsdump show fixed.sim --against other_fixed.sim
   sgsdump show output/Result_0 --raw-dtype float32
   sgsdump show layers.npz conv1 --operations '(0,2,3,1);[0,...,3]' --output part.npy
-
-two dumps (--against):
-  The values of NAME that differ most are shown: index, both values, the error and the relative error, those with NaN
-  or Inf on one side only first.
-
-fixed models:
-  Of a fixed model that sgsdump calibrate made its plan is listed: each stored tensor with its type, scale and zero
-  point, and who or what decided the type: a picture, tensor_arrays, a convolution that reads it, a rule of the SDK.
-
-the SDK's model files (.sim, .img):
-  Operators with their options, and tensors with shape, type, planned type, format in memory, scale, zero point, range,
-  working memory, and the operator of the dump that makes each (domain). With --against another such file: where types,
-  formats, scales and ranges differ. Reading images is experimental.
-
-operators of a model (--operators):
-  The file is a model: ONNX, a program that torch.export.save wrote (.pt2), the text of a graph (ge_proto_*.txt, which
-  DUMP_GE_GRAPH=3 leaves), the topology of a running program (a tree of sgsdump exec, or a file in its model/), or
-  msprobe's dump of the task structure. Its operators are listed by the names that dump_layer takes, with type, inputs
-  and attributes; those of a topology with the ids that -ids takes.
 """
 
 from __future__ import annotations
@@ -56,7 +64,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sgsdump.commands.options import Modes, Reading, add_json, add_raw, add_run, opened, reads_raw, record
+from sgsdump.commands.options import (
+    Modes,
+    Reading,
+    add_csv,
+    add_json,
+    add_output,
+    add_raw,
+    add_run,
+    add_select,
+    opened,
+    reads_raw,
+    record,
+)
 from sgsdump.commands.terminal import TERMINAL, print_lines
 from sgsdump.errors import ConfigError
 
@@ -68,6 +88,7 @@ if TYPE_CHECKING:
     from sgsdump.models.fixed_facts import FixedFacts
     from sgsdump.models.listing import ModelListing
 
+RARE = ("--rank", "--raw-dtype", "--raw-shape", "--operations")
 OPERATORS, PLAN, TENSORS, VALUES, WORST = "operators", "plan", "tensors", "values", "worst values"
 FILE = "model file"
 # What `show A.sim --against B.sim` compares of each tensor.
@@ -116,34 +137,33 @@ class Options:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dump", type=Path, metavar="DUMP", help="a dump of any known format")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="print the values of this tensor")
-    parser.add_argument("part", nargs="?", metavar="OPERATIONS", help="a part of it, or another order of its axes")
-    add_run(parser.add_argument_group("which run"))
-    add_raw(parser.add_argument_group("files without a header"))
-    listing = parser.add_argument_group("the list")
-    listing.add_argument(
-        "--select", action="append", default=[], metavar="PATTERN", help="only names matching this pattern (* ? [ab])"
+    parser.add_argument("dump", type=Path, metavar="DUMP", help="dump in any known format, or a model file")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="tensor whose values to print")
+    parser.add_argument(
+        "part", nargs="?", metavar="OPERATIONS", help="part of the tensor, such as [0,0:2], or order of its axes"
     )
-    listing.add_argument("--operators", action="store_true", help="list the operators of a model, not of a dump")
-    values = parser.add_argument_group("one tensor")
-    values.add_argument("--operations", metavar="OPERATIONS", help="the third argument, as an option")
-    values.add_argument("--stored", action="store_true", help="the values as they are in the file")
-    values.add_argument("--all", action="store_true", help="print large tensors whole")
+    source = parser.add_argument_group("input dump")
+    add_run(source)
+    add_raw(source)
+    listing = parser.add_argument_group("list")
+    add_select(listing)
+    listing.add_argument("--operators", action="store_true", help="list the operators of a model")
+    values = parser.add_argument_group("one tensor (NAME)")
+    values.add_argument("--operations", metavar="OPERATIONS", help="same as the third argument")
+    values.add_argument("--stored", action="store_true", help="print the values as stored in the file")
+    values.add_argument("--all", action="store_true", help="print all values of large tensors")
     values.add_argument(
         "--against",
         type=Path,
         metavar="BENCHMARK",
-        help="compare it with the same tensor of this dump, value by value; or a .sim file with another",
+        help="compare the tensor with the same tensor of this dump, or a .sim file with this one",
     )
     values.add_argument(
-        "--worst", type=int, metavar="N", help=f"show the N values that differ most (default {WORST_COUNT})"
+        "--worst", type=int, metavar="N", help=f"show the N values that differ most (default: {WORST_COUNT})"
     )
-    values.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="write the values: .npy, or bare bytes to .bin"
-    )
-    files = parser.add_argument_group("files")
-    files.add_argument("--csv", type=Path, metavar="FILE", help="write the list, or the values, as CSV")
+    add_output(values, "write the values as .npy, or as bare bytes (.bin)")
+    files = parser.add_argument_group("output files")
+    add_csv(files, "write the list, or the values, as CSV")
     add_json(files, "write the list, or the values, as JSON")
 
 
@@ -154,7 +174,7 @@ def run(args: argparse.Namespace) -> int:
     given = MODES.given(args)
     if "part" in given and "operations" in given:
         raise ConfigError("give OPERATIONS once, after NAME or with --operations")
-    reading = record(Reading, args, tensor_min_max=None, parse_net=None)
+    reading = record(Reading, args, ranges=None, parse_net=None)
     options = record(Options, args, part=args.part or args.operations, reading=reading)
     with together():
         if args.operators:

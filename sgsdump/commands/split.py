@@ -1,14 +1,16 @@
-"""Split a dump into files of one tensor each, or of the tensors whose names fit a pattern.
-
-The files are numbered in the dump's order; `sgsdump merge` of the folder gives the dump again. With --pattern a tensor
-goes to the first pattern that fits its name, the others to a file called rest. Files are of the dump's own format where
-that is one file and can be written, else .npz. An existing folder is moved aside under its date. The graph beside a
-dump (NAME.graph.onnx) stays with it: the parts have none.
+"""Split a dump into one file per tensor, or into one file per name pattern.
 
 examples:
   sgsdump split sigma_outtensor_dump.bin layers/
   sgsdump split layers.npz parts/ --pattern 'backbone*' --pattern 'head*'
   sgsdump split ascend_dumps/ layers/ --to safetensors
+
+the parts:
+  The files are numbered in the order of the dump; sgsdump merge of the folder
+  restores the dump. With --pattern, a tensor goes to the first pattern that
+  matches its name; the others go to a file called rest. The format is that of
+  the dump if one file can hold it, else .npz. An existing folder is renamed.
+  The graph beside the dump (NAME.graph.onnx) is not copied.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sgsdump.commands.options import Reading, add_run, opened, record
+from sgsdump.commands.options import Reading, add_run, add_to, opened, record
 
 
 @dataclass(frozen=True)
@@ -31,13 +33,17 @@ class Options:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("dump", type=Path, metavar="DUMP", help="a dump of any known format")
+    parser.add_argument("dump", type=Path, metavar="DUMP", help="dump in any known format")
     parser.add_argument("output", type=Path, metavar="FOLDER", help="folder for the parts")
     parser.add_argument(
-        "--pattern", action="append", default=[], metavar="PATTERN", help="a part: the tensors matching this (* ?)"
+        "--pattern",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="write the tensors whose names match (* ? [ab]) to one file; may be repeated",
     )
     add_run(parser)
-    parser.add_argument("--to", metavar="FORMAT", help="format of the parts")
+    add_to(parser, "format of the parts (default: format of the dump, else npz)")
 
 
 def run(args: argparse.Namespace) -> int:

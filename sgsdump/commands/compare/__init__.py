@@ -1,75 +1,76 @@
-"""Compare a dump under test with a reference dump: the errors of every layer, and a verdict.
-
-The sample is the run under test (the fixed model), the benchmark the reference (the float or original model). MSE, COS
-and RMSE are always shown; RMSE is what the SDK calls so: sum |a-b| / sum |b|, a relative error.
-
-The first line says PASS or FAIL, the layer and the number that decided, and its limit; without limits EQUAL, WITHIN
-ROUNDING or DIFFERS.
-
-Thresholds are --min-cos, --max-rmse, --max-mse, and --limit for any other metric. Exit status: 0 within the thresholds
-or none given, 1 past one of them (NaN, Inf and layers that could not be compared count as past), 2 on trouble. With
---fail-on cause it is 1 too where a cause is named.
-
-The table is as wide as the window, with bars and colours (NO_COLOR switches them off); a pipe gets it with whole names,
-and --format sdk prints the lines of the SDK's tools. --sort, --top and --only-bad choose the layers listed there and in
---markdown; the other files hold every layer. Two ONNX models are compared by their weights.
+"""Compare two dumps, or the weights of two models, layer by layer, and print a verdict.
 
 examples:
   sgsdump compare fixed.bin float.bin
-  sgsdump compare fixed.bin float.bin --min-cos 0.99 --max-rmse 0.1 --csv report.csv
-  sgsdump compare fixed.bin float.bin --top 10
-  sgsdump compare fixed.bin float.bin --max-rmse 0.1 --junit layers.xml --markdown summary.md
-  sgsdump compare fixed.bin float.bin --plots pictures_of_it --tensor-min-max log/tensor_min_max.txt
+  sgsdump compare fixed.bin float.bin --min-cos 0.99 --max-rmse 0.1 --csv layers.csv
+  sgsdump compare fixed/ float/ --runs --top 10
+  sgsdump compare integers.bin float.bin --ranges log/tensor_min_max.txt
+  sgsdump compare fixed.bin float.bin --limit 'diff2=0.05,head*:cos=0.95' --exclude 'data*'
+
+the verdict:
+  The first line says PASS or FAIL, the number that decided, and its limit.
+  Without limits, it says EQUAL, WITHIN ROUNDING or DIFFERS. MSE, COS and RMSE
+  are always shown. RMSE is the SDK's relative error: sum |a-b| / sum |b|.
+
+exit status:
+  0 if all limits hold or no limit is given. 1 if a limit is exceeded; NaN, Inf
+  and layers that could not be compared exceed every limit. 2 on errors. With
+  --fail-on cause, also 1 if a cause is named.
+
+the table:
+  On a terminal, the table fits the window and has bars and colours; NO_COLOR
+  switches the colours off. In a pipe, it has full names. --sort, --top and
+  --only-bad select the layers of the table and of --markdown. All other files
+  contain every layer.
+
+a third run:
+  To judge whether a run is as good as an accepted run, both compared with a
+  golden run: sgsdump judge SAMPLE BENCHMARK GOLDEN.
+
+two models (ONNX):
+  Initializers and constants are compared by name, the largest difference
+  first. --match-by-value pairs renamed weights. The last lines show how to
+  compare what the models compute.
+
+two range files (tensor_min_max.txt or quant files):
+  The ranges are compared tensor by tensor; --limit apart=X sets a limit.
+
+raw output buffers of a board:
+  Give the buffers, which have no header, then an integer dump of the same
+  image (DebugConfig.txt without dequantFixed). The result says "identical", or
+  shows the first integer that differs and its likely cause; the exit status is
+  1 then (docs/board_against_pc.md).
+
+trees of several runs (steps, ranks, graphs):
+  Runs are compared one by one, with a table for each. The summary names the
+  first run that differs. A program with more than 4 rounds, or with rounds of
+  more than 500 tensors, gets a summary only; --top, --sort or --only-bad add
+  the tables. The comparison ends at the round whose input tokens differ. Files
+  get the run in their name: report.step0-rank0.csv.
+
+a watcher dump (dump_scene: watcher):
+  Compare the dump alone. The operators that changed a watched output are
+  named; the exit status is 1 if there is one.
+
+a cluster (--scheduler):
+  The workers of a Dask cluster (pip install 'sgsdump[cluster]') read both
+  dumps from a shared file system, with the same paths on every machine. The
+  result is the same.
+
+more examples:
+  sgsdump compare fixed.bin float.bin --plots charts --ranges log/tensor_min_max.txt
   sgsdump compare fixed.bin float.bin --annotate net.onnx net_errors.onnx
-  sgsdump compare integers.bin float.bin --tensor-min-max log/tensor_min_max.txt
-  sgsdump compare padded.bin float.bin --parse-net parse_net.txt
   sgsdump compare dump_a/ dump_b/ --step 3
-  sgsdump compare watcher_dump/
   sgsdump compare caffe.bin onnx.bin --match-by-value --write-name-map names.json
   sgsdump compare fixed.bin onnx.bin --name-map names.json
-  sgsdump compare npu_dump/ torch_dump/ --name-map mindie_torch_op_mapping.json --name-map mindie_rt_op_mapping.json
   sgsdump compare npu_dump/ onnx_dump/ --name-map ge_graph.json --name-rule '^/=' --name-rule '/=.'
-  sgsdump compare fixed.bin float.bin --metrics diff2,MaxRelativeError,mae
-  sgsdump compare fixed.bin float.bin --limit diff2=0.05,CosineSimilarity=0.99
-  sgsdump compare fixed.bin float.bin --limit 'sqnr=20,conv1:diff2=0.1,head*:cos=0.95' --exclude 'data*'
   sgsdump compare fixed.bin float.bin --metric angle.py:angle --limit angle=0.99
   sgsdump compare fixed.bin float.bin --metrics msaccucmp
-  sgsdump compare fixed.bin float.bin --format sdk > compare.log
-  sgsdump compare fixed/ float/ --runs --metrics sqnr
+  sgsdump compare fixed.bin float.bin --format sdk
   sgsdump compare output/Result_0 float.npz --raw-dtype float32
   sgsdump compare net.onnx fine_tuned.onnx
   sgsdump compare board_prob.bin fixed.bin
   sgsdump compare log/tensor_min_max.txt older/tensor_min_max.txt --limit apart=1.5
-  sgsdump compare /shared/fixed.bin /shared/float.bin --scheduler tcp://host:8786
-
-a board's raw buffers:
-  Files without a header before the last, an integer dump (DebugConfig.txt without dequantFixed) of the same picture:
-  each is held against an output of the network, aligned or not. Says "identical", or where the first integer differs
-  and which of the usual causes it looks like; the exit status is 1 then (docs/board_against_pc.md).
-
-two models:
-  Their initializers and constants are compared by name: which differ and by how much, the largest difference first, and
-  what only one of them has. --match-by-value pairs what was only renamed. How what they compute is compared stands at
-  the end.
-
-three runs:
-  Whether a run is as good as an accepted one, both compared with a golden run, is said by sgsdump judge.
-
-trees of several runs (steps, ranks, graphs):
-  They are compared run by run, a table for each, and the first run that differs is named. Of more than four rounds of a
-  program, or of rounds of more than 500 tensors, one screen tells the rounds that differ, the layers of the first of
-  them, and the operators of the first of these; --top, --sort or --only-bad give a table for each. From the round on in
-  which the programs were fed other tokens nothing is compared: it would be no error of that round. --csv report.csv
-  then writes report.step0-rank0.csv and so on, and so do the other files. --step, --rank or TREE@step=3 choose a single
-  run.
-
-the dump of a watcher (dump_scene: watcher):
-  It is compared alone: each watched output as it was after its own operator and after each listed one. The operators
-  that changed it are named; the exit status is 1 where there is one.
-
-a cluster (--scheduler):
-  The layers are measured on a Dask cluster (pip install 'sgsdump[cluster]') whose workers read both dumps from a shared
-  file system, under the same paths on every machine. The result is the same.
 """
 
 from __future__ import annotations
@@ -80,7 +81,6 @@ from pathlib import Path
 from sgsdump.commands.compare.kinds import are_models, holds_ranges, is_no_dump
 from sgsdump.commands.compare.options import (
     BOARD,
-    GOLDEN,
     MODELS,
     MODES,
     RANGES,
@@ -104,14 +104,24 @@ from sgsdump.commands.compare.two_dumps import compare_merged, compare_two
 from sgsdump.commands.terminal import print_lines
 from sgsdump.files.escaping import for_terminal
 
-__all__ = ["MODES", "add_arguments", "run"]
+__all__ = ["MODES", "MOVED", "RARE", "add_arguments", "run"]
+RARE = (
+    *("--rank", "--raw-dtype", "--inputs", "--scheduler", "--stages", "--name-rule", "--write-name-map"),
+    *("--max-mse", "--max-channel-rmse", "--format", "--suite", "--annotate"),
+)
+MOVED = {
+    "--golden": "sgsdump judge SAMPLE BENCHMARK GOLDEN compares with a golden run",
+    "--input-tag": "sgsdump judge SAMPLE BENCHMARK GOLDEN --times X does this",
+    "--th1": "sgsdump judge has this option",
+    "--compatible": "use --metrics TOOL",
+}
 
 
 def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import together
 
     paths = [path for path in (args.sample, args.benchmark, *args.further) if path is not None]
-    if len(paths) == 2 and any(map(holds_ranges, paths)) and args.golden is None:
+    if len(paths) == 2 and any(map(holds_ranges, paths)):
         from sgsdump.commands.compare.ranges import compare_ranges_of
 
         options = options_of(args)
@@ -123,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
         if is_board(paths):
             MODES.check(BOARD, MODES.given(args))
             return compare_board(paths[:-1], paths[-1])
-    if len(paths) == 2 and args.golden is None and are_models(*paths):
+    if len(paths) == 2 and are_models(*paths):
         from sgsdump.commands.compare.models import compare_models
 
         options = options_of(args)
@@ -141,9 +151,6 @@ def _compare(options: Options) -> int:
     """The exit status of the comparison, in the mode that the options and the dumps ask for."""
     from sgsdump.dumps.runs import paired_dumps
 
-    if options.golden is not None:
-        MODES.check(GOLDEN, options.given)
-        return _judge(options, options.golden)
     if options.runs:
         MODES.check(RUNS, options.given)
         return compare_merged(options, paired_trees(options) or paired_dumps(options.sample, options.benchmark))
@@ -157,15 +164,6 @@ def _compare(options: Options) -> int:
     results = compare_tokens([(options, run, run)], (options.sample, options.benchmark), compare_two)
     print_summary(results, True)
     return results[0].status
-
-
-def _judge(options: Options, golden: Path) -> int:
-    from sgsdump.commands.compare.judge import ThreeRuns, Tolerance, judge
-
-    measuring = options.measuring
-    tolerance = Tolerance(measuring.input_tag, measuring.th1, measuring.allow_missing)
-    runs = options.sample, options.benchmark, golden
-    return judge(ThreeRuns(*runs, options.reading, options.inputs, tolerance, options.output))
 
 
 def _compare_watched(path: Path, step: int | None, rank: int | None) -> int:

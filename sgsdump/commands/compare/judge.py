@@ -1,15 +1,23 @@
-"""Judge whether a run is as good as an accepted one of the same network and input, both compared with a golden run.
-
-A tensor of the sample passes where its diff3 error against the golden run (that of the float32 model, say) is at most
---times that of the benchmark, the accepted run. The exit status is 0 where every tensor passes and none of the golden
-run is missing, else 1, and 2 on trouble. --format sdk prints compare_result.log as the SDAA dump tools write it; CSV
-and JSON give every layer a verdict: pass, warn (types differ, values left out of a metric, another layout …), fail or
-not comparable.
+"""Judge whether a run is as good as an accepted run, both compared with a golden run.
 
 examples:
   sgsdump judge fixed.bin int16.bin float.bin
   sgsdump judge float16.npz accepted_float16.npz float32.npz --times 5
   sgsdump judge new.bin old.bin float.bin --csv layers.csv --junit layers.xml
+
+the verdict:
+  A tensor passes if its diff3 error against the golden run is at most --times
+  the diff3 error of the benchmark. The golden run is the most exact of the
+  three, such as the float32 model.
+
+exit status:
+  0 if every tensor passes and no tensor of the golden run is missing; 1
+  otherwise; 2 on errors.
+
+output files:
+  CSV and JSON give every layer one of: pass, warn (such as different types,
+  values left out of a metric, another layout), fail, or not comparable.
+  --format sdk prints compare_result.log in the form of the SDAA dump tool.
 """
 
 from __future__ import annotations
@@ -19,11 +27,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from sgsdump.commands.compare.options import INPUT_TAG, TH1, Output, add_listing, add_reading, add_tables
+from sgsdump.commands.compare.options import Output, add_listing, add_reading, add_tables
 from sgsdump.commands.compare.output import check_files, damage_text, print_golden, write_tables
-from sgsdump.commands.options import Reading, described, record
+from sgsdump.commands.options import Reading, add_allow_missing, add_th1, described, record
 from sgsdump.commands.terminal import TERMINAL, print_error
 
+RARE = ("--rank", "--raw-dtype", "--inputs", "--format", "--suite", "--annotate")
+INPUT_TAG, TH1 = 10.0, 1e-6
 # What compare writes and judge does not.
 _NO_OUTPUT = dict.fromkeys(("html", "plots", "write_name_map"))
 
@@ -52,29 +62,22 @@ class ThreeRuns:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sample", type=Path, metavar="SAMPLE", help="the dump under test")
+    parser.add_argument("sample", type=Path, metavar="SAMPLE", help="dump under test")
     parser.add_argument("benchmark", type=Path, metavar="BENCHMARK", help="dump of the accepted run")
-    parser.add_argument("golden", type=Path, metavar="GOLDEN", help="dump of the run that judges both")
-    add_reading(parser.add_argument_group("the dumps"))
-    tolerance = parser.add_argument_group("how far it may be off")
+    parser.add_argument("golden", type=Path, metavar="GOLDEN", help="dump of the golden run, the reference of both")
+    add_reading(parser.add_argument_group("input dumps"))
+    tolerance = parser.add_argument_group("limits")
     tolerance.add_argument(
         "--times",
-        "--input-tag",
         type=float,
         default=INPUT_TAG,
         metavar="X",
-        help="how many times the benchmark's error may be (default: %(default)g)",
+        help="highest allowed ratio of the error to the benchmark's error (default: %(default)g)",
     )
-    tolerance.add_argument(
-        "--th1",
-        type=float,
-        default=TH1,
-        metavar="X",
-        help="diff3 is relative where |golden| is above X (default: %(default)g)",
-    )
-    tolerance.add_argument("--allow-missing", action="store_true", help="do not exit 1 as tensors are missing")
-    add_listing(parser.add_argument_group("which layers are listed, and how"))
-    add_tables(parser.add_argument_group("files"))
+    add_th1(tolerance, text="value of |golden| above which diff3 is relative (default: %(default)g)", default=TH1)
+    add_allow_missing(tolerance, "ignore missing tensors")
+    add_listing(parser.add_argument_group("table"))
+    add_tables(parser.add_argument_group("output files"))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -100,7 +103,7 @@ def judge(three: ThreeRuns) -> int:
     from sgsdump.reports.layers.table import golden_table_of
 
     output, paths, tolerance = three.output, (three.sample, three.benchmark, three.golden), three.tolerance
-    check_files(output, [*paths, three.reading.tensor_min_max, three.reading.parse_net])
+    check_files(output, [*paths, three.reading.ranges, three.reading.parse_net])
     sample, benchmark, golden = dumps = described(three.reading, *paths)
     titles = str(three.sample), str(three.benchmark), str(three.golden)
     settings = GoldenSettings(tag=tolerance.times, th1=tolerance.th1, titles=titles)

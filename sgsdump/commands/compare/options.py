@@ -13,12 +13,20 @@ from sgsdump.commands.options import (
     Listing,
     Modes,
     Reading,
-    add_dump_scheduler,
+    add_allow_missing,
+    add_csv,
     add_json,
+    add_junit,
+    add_limits,
+    add_metric,
     add_parse_net,
+    add_ranges,
     add_raw,
     add_run,
+    add_runs,
+    add_scheduler,
     add_stages,
+    limit,
     names,
     record,
     whole_number,
@@ -31,49 +39,44 @@ if TYPE_CHECKING:
     from sgsdump.comparison.verdict import Verdict
 
 ALWAYS = ("mse", "cos", "rmse")  # the metrics that are shown whether asked for or not
-INPUT_TAG, TH1 = 10.0, 1e-6
 NO_METRIC = "none"  # --metric: no agreement of answers
 FILES = ("csv", "json", "html", "junit", "markdown")
 
-TWO, TREES, RUNS, GOLDEN, WATCHER = "two dumps", "trees of runs", "--runs", "--golden", "a watcher's dump"
+TWO, TREES, RUNS, WATCHER = "two dumps", "trees of runs", "--runs", "a watcher's dump"
 BOARD = "a board's buffers"
 RANGES = "two calibrations"
 MODELS = "two models"
 _MEASURED = (TWO, TREES, RUNS)  # the modes that measure two dumps, or pairs of them
-_COMPARED = (*_MEASURED, GOLDEN)
 MODES = Modes(
     honoured={
-        **dict.fromkeys(["step", "rank"], (*_COMPARED, WATCHER)),
-        "sample": (*_COMPARED, WATCHER, BOARD, RANGES, MODELS),
-        "benchmark": (*_COMPARED, BOARD, RANGES, MODELS),
+        **dict.fromkeys(["step", "rank"], (*_MEASURED, WATCHER)),
+        "sample": (*_MEASURED, WATCHER, BOARD, RANGES, MODELS),
+        "benchmark": (*_MEASURED, BOARD, RANGES, MODELS),
         "further": (BOARD,),
-        **dict.fromkeys("inputs tensor_min_max parse_net th1".split(), _COMPARED),
-        **dict.fromkeys("top csv json".split(), (*_COMPARED, RANGES, MODELS)),
-        **dict.fromkeys("sort only_bad junit markdown annotate format".split(), _COMPARED),
+        **dict.fromkeys("inputs ranges parse_net".split(), _MEASURED),
+        **dict.fromkeys("top csv json".split(), (*_MEASURED, RANGES, MODELS)),
+        **dict.fromkeys("sort only_bad junit markdown annotate format".split(), _MEASURED),
         **dict.fromkeys("stages scheduler html plots max_channel_rmse metrics metric".split(), _MEASURED),
         **dict.fromkeys("match_by_value name_map name_rule".split(), (*_MEASURED, MODELS)),
         **dict.fromkeys("min_cos max_rmse max_mse exclude".split(), (*_MEASURED, MODELS)),
         "limit": (*_MEASURED, RANGES, MODELS),
-        "raw_dtype": (TWO, RUNS, GOLDEN),
-        "allow_missing": (*_COMPARED, RANGES, MODELS),
+        "raw_dtype": (TWO, RUNS),
+        "allow_missing": (*_MEASURED, RANGES, MODELS),
         "fail_on": _MEASURED,
-        "suite": _COMPARED,
+        "suite": _MEASURED,
         "compatible": (TWO, TREES),
         "write_name_map": (TWO,),
         "runs": (RUNS,),
-        **dict.fromkeys(["golden", "input_tag"], (GOLDEN,)),
     },
     refusals={
         TREES: "is for one run, and these are several: choose with --step, --rank",
         RUNS: "is for one run; leave it out, or --runs",
-        GOLDEN: "cannot be combined with --golden; leave one of them out",
         WATCHER: "is for two dumps; name the benchmark too, or leave it out for a watcher's dump",
         BOARD: "is for dumps, and the first file is a board's raw buffer; leave it out",
         RANGES: "is for dumps, and these are the ranges of calibrations; leave it out",
         MODELS: "is for dumps, and these are models, whose weights are compared; leave it out",
         "further": "is for a board's raw buffers, the fixed dump last; these are dumps",
         "raw_dtype": "is for files without a header, and these are dumps of other kinds; leave it out",
-        "input_tag": "belongs to --golden; name the golden dump too",
     },
     spelled={"further": "a third path", "compatible": "a tool's metrics (--metrics TOOL)"},
 )
@@ -104,8 +107,6 @@ class Measuring:
     limit: Sequence[tuple[str, str, float]]
     exclude: Sequence[str]
     compatible: str | None
-    th1: float
-    input_tag: float
 
     def thresholds(self, own: tuple[str, ...] = ()) -> Thresholds:
         """The limits that were given; ``own``: the names of the user's metrics."""
@@ -180,7 +181,6 @@ class Options:
 
     sample: Path
     benchmark: Path
-    golden: Path | None
     runs: bool
     reading: Reading
     inputs: bool
@@ -195,8 +195,8 @@ class Options:
     def files(self) -> list[Path | None]:
         """What is read."""
         reading, pairing = self.reading, self.pairing
-        beside = [reading.tensor_min_max, reading.parse_net, pairing.stages, *pairing.name_map]
-        return [self.sample, self.benchmark, self.golden, *beside]
+        beside = [reading.ranges, reading.parse_net, pairing.stages, *pairing.name_map]
+        return [self.sample, self.benchmark, *beside]
 
     @property
     def title(self) -> str:
@@ -216,12 +216,7 @@ def options_of(args: argparse.Namespace) -> Options:
         args,
         reading=record(Reading, args, raw_shape=()),
         pairing=record(Pairing, args),
-        measuring=record(
-            Measuring,
-            args,
-            th1=TH1 if args.th1 is None else args.th1,
-            input_tag=INPUT_TAG if args.input_tag is None else args.input_tag,
-        ),
+        measuring=record(Measuring, args, compatible=getattr(args, "compatible", None)),
         output=record(Output, args, annotate=args.annotate and tuple(args.annotate), begun=monotonic()),
         given=MODES.given(args),
         typed=typed(args),
@@ -230,17 +225,20 @@ def options_of(args: argparse.Namespace) -> Options:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_dumps(parser)
-    _add_old_spellings(parser)
-    _add_pairing(parser.add_argument_group("which tensors belong together"))
-    _add_metrics(parser.add_argument_group("what is measured, and how far it may be off"))
-    add_listing(parser.add_argument_group("which layers are listed, and how"))
-    _add_files(parser.add_argument_group("files"))
+    _add_pairing(parser.add_argument_group("pairing of tensors"))
+    _add_metrics(parser.add_argument_group("metrics and limits (exit status 1 if a limit is exceeded)"))
+    add_listing(parser.add_argument_group("table"))
+    _add_files(parser.add_argument_group("output files"))
 
 
 def _add_dumps(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sample", type=Path, metavar="SAMPLE", help="the dump under test")
+    parser.add_argument("sample", type=Path, metavar="SAMPLE", help="dump under test, such as the fixed model's")
     parser.add_argument(
-        "benchmark", type=Path, nargs="?", metavar="BENCHMARK", help="reference dump (omit for a watcher dump)"
+        "benchmark",
+        type=Path,
+        nargs="?",
+        metavar="BENCHMARK",
+        help="reference dump, such as the float model's (omit for a watcher dump)",
     )
     parser.add_argument(
         "further",
@@ -248,33 +246,26 @@ def _add_dumps(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         default=[],
         metavar="MORE",
-        help="of a board's raw output buffers: any number, then the fixed dump of the same picture",
+        help="after a board's raw output buffers: more buffers, and last the fixed dump of the same image",
     )
-    dumps = parser.add_argument_group("the dumps")
+    dumps = parser.add_argument_group("input dumps")
     add_reading(dumps)
-    dumps.add_argument(
-        "--runs",
-        action="store_true",
-        help="both are folders of dumps, one for each run (picture, step), or trees of runs: compare those of one name "
-        "and merge their sums, so that every number is over the values of all runs; each layer names its worst run",
-    )
-    add_dump_scheduler(dumps, "measure the layers")
+    add_runs(dumps)
+    add_scheduler(dumps, "measure the layers")
 
 
 def add_reading(dumps: argparse._ActionsContainer) -> None:
-    """How the dumps are read."""
+    """Add the options that select and decode dumps."""
     add_run(dumps)
     add_raw(dumps, shapes=False)
-    dumps.add_argument("--inputs", action="store_true", help="compare the networks' inputs too")
-    dumps.add_argument(
-        "--tensor-min-max", type=Path, metavar="FILE", help="calibrated ranges, to dequantise integer dumps"
-    )
+    dumps.add_argument("--inputs", action="store_true", help="also compare the inputs of the model")
+    add_ranges(dumps, "calibrated ranges (tensor_min_max.txt), to dequantise integer dumps")
     add_parse_net(dumps)
 
 
 def _add_pairing(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
-        "--match-by-value", action="store_true", help="pair tensors of equal values, whatever their names (float runs)"
+        "--match-by-value", action="store_true", help="pair tensors of equal values whatever their names (float runs)"
     )
     add_stages(parser)
     parser.add_argument(
@@ -283,79 +274,59 @@ def _add_pairing(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="how to pair, recognised by content; may be repeated: names as JSON, YAML or CSV "
-        '({"benchmark name": "sample name"}), both mapping files of MindIE-Torch, a GE graph as JSON, msprobe\'s '
-        "layer mapping, or lines PATTERN -> REPLACEMENT",
+        help="pair by this map: JSON, YAML, CSV, a GE graph, or a MindIE-Torch or msprobe mapping; may be repeated",
     )
     parser.add_argument(
         "--name-rule",
         action="append",
         default=[],
         metavar="PATTERN=REPLACEMENT",
-        help="regular expression that turns sample names into benchmark names; may be repeated, applied in turn",
+        help="regular expression that turns sample names into benchmark names; may be repeated",
     )
     parser.add_argument(
-        "--write-name-map", type=Path, metavar="FILE", help="write the pairs whose names differ as a name map"
+        "--write-name-map", type=Path, metavar="FILE", help="write the pairs with different names as a name map"
     )
 
 
 def _add_metrics(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--min-cos", type=float, metavar="X", help="exit 1 when a layer's COS is below X")
-    parser.add_argument("--max-rmse", type=float, metavar="X", help="exit 1 when a layer's RMSE is above X")
-    parser.add_argument("--max-mse", type=float, metavar="X", help="exit 1 when a layer's MSE is above X")
-    parser.add_argument("--metrics", action=_Metrics, of=_metrics, type=names, default=[], metavar="NAMES")
+    add_limits(parser, "a layer", documented=False)
+    parser.add_argument("--max-mse", type=limit, metavar="X", help="highest MSE allowed for a layer")
     parser.add_argument(
-        "--metric",
-        action="append",
-        default=[],
-        metavar="FILE.py:FUNCTION",
-        help="add your own metric, f(sample, benchmark) -> number, higher is better; may be repeated. --limit "
-        "FUNCTION=X sets its lowest allowed value. none: no agreement of answers in the verdict",
+        "--max-channel-rmse",
+        type=limit,
+        metavar="X",
+        help="highest RMSE allowed for a channel, apart from errors that all channels share",
     )
     parser.add_argument(
         "--limit",
         type=_limits,
         default=[],
-        metavar="NAME=X",
-        help="exit 1 when such a metric of a layer is past X, separated by commas: diff2=0.001,CosineSimilarity=0.99; "
-        "LAYER:NAME=X is for these layers only (* and ? are wildcards) and overrides the others",
+        metavar="[LAYER:]NAME=X,...",
+        help="limits of other metrics, such as diff2=0.001; LAYER: restricts a limit to matching layers (* ?)",
     )
-    parser.add_argument(
-        "--max-channel-rmse",
-        type=float,
-        metavar="X",
-        help="exit 1 when the RMSE of one channel of a layer is above X (errors that all channels share apart)",
-    )
-    parser.add_argument(
-        "--allow-missing",
-        action="store_true",
-        help="with limits or --golden, do not exit 1 as outputs, other layers or runs are missing",
-    )
-    parser.add_argument(
-        "--fail-on",
-        choices=("cause",),
-        help="exit 1 where a cause is named: where an error arises, an argument or weight that differs, a NaN",
+    parser.add_argument("--metrics", action=_Metrics, of=_metrics, type=names, default=[], metavar="NAME,...")
+    add_metric(
+        parser,
+        "your own metric f(sample, benchmark) -> number, higher is better; none: no agreement of answers; may be repeated",
+        repeated=True,
     )
     parser.add_argument(
         "--exclude",
         action="append",
         default=[],
         metavar="LAYER",
-        help="exclude layers matching this pattern (* and ? are wildcards); may be repeated",
+        help="exclude layers that match this pattern (* ?); may be repeated",
+    )
+    add_allow_missing(parser, "with limits, ignore missing outputs, layers and runs")
+    parser.add_argument(
+        "--fail-on",
+        choices=("cause",),
+        help="exit 1 if a cause is named: an operator, a different argument or weight, or a NaN",
     )
 
 
-def _add_old_spellings(parser: argparse.ArgumentParser) -> None:
-    """What ``sgsdump judge`` and ``--metrics`` are asked for now; still taken, no longer listed."""
-    unlisted = argparse.SUPPRESS
-    parser.add_argument("--golden", type=Path, help=unlisted)
-    parser.add_argument("--input-tag", type=float, help=unlisted)
-    parser.add_argument("--th1", type=float, help=unlisted)
-    parser.add_argument("--compatible", help=unlisted)
-
-
 class _Metrics(Listing):
-    """Tools among the names go to ``compatible``: their metrics are printed as they print them."""
+    """``--metrics``: the names of tools go to ``compatible``; their metrics are printed in the form of the tool."""
 
     def __call__(self, parser, namespace, values, option_string=None):  # type: ignore[no-untyped-def]
         from sgsdump.comparison.vendor_metrics import VENDOR_METRICS
@@ -369,49 +340,49 @@ class _Metrics(Listing):
 
 
 def add_listing(parser: argparse._ActionsContainer) -> None:
+    """Add the options of the table."""
     parser.add_argument(
         "--format",
         choices=("table", "sdk"),
-        help="a table for people, as wide as the window (default), or the lines that the SDK's tools print",
+        help="table, or lines in the form of the SDK's tools (default: table)",
     )
     parser.add_argument(
         "--sort",
         choices=("depth", "worst"),
-        help="in the network's order, or the largest error first (default: depth, with --top worst)",
+        help="order of the model, or largest error first (default: depth; with --top worst)",
     )
     parser.add_argument("--top", type=whole_number, metavar="N", help="list only the N layers with the largest error")
     parser.add_argument(
-        "--only-bad", action="store_true", help="list only layers past the thresholds (given or documented)"
+        "--only-bad", action="store_true", help="list only layers outside the limits, or outside COS 0.99 and RMSE 0.1"
     )
 
 
 def add_tables(parser: argparse._ActionsContainer) -> None:
-    """The files that any comparison is written as."""
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the comparison as CSV, in full precision")
-    add_json(parser, "the same as JSON; NaN and Inf are strings")
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="the same as JUnit XML, a test case per layer")
-    parser.add_argument("--suite", metavar="NAME", help="its suite and class (default: the two paths)")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="a summary as GitHub-flavoured Markdown")
+    """Add the files that any comparison can write."""
+    add_csv(parser, "write the metrics of every layer as CSV, in full precision")
+    add_json(parser, "write the comparison as JSON (NaN and Inf as strings)")
+    add_junit(parser, "write a test case per layer as JUnit XML")
+    parser.add_argument(
+        "--suite", metavar="NAME", help="suite and class in the JUnit XML (default: the paths of the dumps)"
+    )
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a summary as GitHub-flavoured Markdown")
     parser.add_argument(
         "--annotate",
         type=Path,
         nargs=2,
         metavar=("MODEL.onnx", "OUT.onnx"),
-        help="write the model with each node's figures in its metadata, which viewers (Netron) show beside the node",
+        help="write the model with the metrics of each node in its metadata, which viewers such as Netron show",
     )
 
 
 def _add_files(parser: argparse._ActionsContainer) -> None:
     add_tables(parser)
-    parser.add_argument(
-        "--html", type=Path, metavar="FILE", help="the same as an HTML page, as sgsdump report writes it"
-    )
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write an HTML page, as sgsdump report does")
     parser.add_argument(
         "--plots",
         type=Path,
         metavar="DIR",
-        help="the same as pictures: error over depth, and every layer's values on both sides; an existing folder is "
-        "moved aside under its date",
+        help="write charts: error over depth, and the values of every layer; an existing DIR is renamed",
     )
 
 
@@ -421,7 +392,7 @@ def _metrics() -> str:
 
     further = " ".join(name for name in METRICS if name not in ALWAYS)
     tools = " or ".join(VENDOR_METRICS)
-    return f"show these further metrics, separated by commas, or all: {further}; {tools}: as that tool prints them"
+    return f"further metrics, or all: {further}; or a tool whose own metrics are printed: {tools}"
 
 
 def _limits(text: str) -> list[tuple[str, str, float]]:

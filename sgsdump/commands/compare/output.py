@@ -118,11 +118,11 @@ def _page(
         facts=[
             ("sample", str(options.sample)),
             ("benchmark", str(options.benchmark)),
-            *([("ranges", str(options.reading.tensor_min_max))] if options.reading.tensor_min_max else []),
+            *([("ranges", str(options.reading.ranges))] if options.reading.ranges else []),
             versions(),
             *options.typed,
         ],
-        ranges=read_ranges(options.reading.tensor_min_max) if options.reading.tensor_min_max else {},
+        ranges=read_ranges(options.reading.ranges) if options.reading.ranges else {},
         sample=sample,
         benchmark=benchmark,
     )
@@ -136,7 +136,7 @@ def _plotted(options: Options, plots: Path, comparison: Comparison, thresholds: 
     from sgsdump.reports.report import Context, report_of
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
-    path = options.reading.tensor_min_max
+    path = options.reading.ranges
     context = Context(options.title, ranges=read_ranges(path) if path else {})
     with replacing_folder(plots) as folder:
         pictures = save_plots(report_of(comparison, thresholds, context), folder)

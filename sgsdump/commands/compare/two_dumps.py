@@ -110,7 +110,6 @@ def _measured_by(options: Options) -> MeasuredBy | None:
 def _comparing(options: Options, own: Mapping[str, OwnMetric]) -> Callable[..., Comparison]:
     """``compare`` of the library with these options."""
     from sgsdump.comparison.compare import compare
-    from sgsdump.comparison.metrics import Settings
     from sgsdump.comparison.naming.name_sources import read_name_sources
 
     pairing, measuring, output = options.pairing, options.measuring, options.output
@@ -125,7 +124,6 @@ def _comparing(options: Options, own: Mapping[str, OwnMetric]) -> Callable[..., 
         stages=stages_of(pairing.stages) or stages_of(annotated, required=False),
         exclude=measuring.exclude,
         metrics={name: own.get(name) for name in [*_extra([*measuring.metrics, *limited]), *own]},
-        settings=Settings(measuring.th1),
         compatible=measuring.compatible,
         details=output.html is not None or output.plots is not None,
     )

@@ -1,55 +1,59 @@
 """Make the fixed model and the range of every tensor from a float model, images and input_config.ini.
 
-Runs every image once through the float model and keeps each tensor's statistics in log/. From these, makes the fixed
-model: an ONNX file of standard operators that compute the hardware's own integers. `sgsdump simulate -t Fixed` runs the
-file, onnxruntime computes the same integers from it, and any ONNX viewer opens it. Operators without an integer rule
-are listed at the end, with their substitute (docs/exact_integers.md). Files of an older run in log/ are replaced.
-
-  --quant-level  weights per channel  activation ranges fitted  16 bits proposed
-  L1                                                            (plain minimum and maximum)
-  L2             x
-  L3             x                    x
-  L4             x                                              x
-  L5             x                    x                         x
-
 examples:
-  sgsdump calibrate -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o net_fixed.onnx
+  sgsdump calibrate -m net.onnx -i images/ -n preprocess.py --input-config input_config.ini -o net_fixed.onnx
   sgsdump calibrate -m net.onnx -i list.txt --input-config input_config.ini --quant-level L2 --num-process 4
-  sgsdump calibrate -m net.onnx -i pictures/ --input-config input_config.ini --quant-file quant_info.json
+  sgsdump calibrate -m net.onnx -i images/ --input-config input_config.ini --quant-file quant_info.json
   sgsdump calibrate -m net.onnx -i cat.jpg --input-config input_config.ini --quant-file sdk_log/tensor_min_max.txt
-  sgsdump calibrate -m net.onnx -i pictures/ --input-config input_config.ini --scheduler tcp://host:8786
-  sgsdump calibrate -m net.prototxt --weight-file net.caffemodel -i pictures/ --input-config input_config.ini
+  sgsdump calibrate -m net.prototxt --weight-file net.caffemodel -i images/ --input-config input_config.ini
 
-the levels:
-  Weight ranges are the minimum and maximum of each output channel, as in the SDK's own calibrator. At L1 and L2, all
-  ranges are the SDK's. Activation ranges narrower than minimum and maximum (percentile, entropy, least squares) are
-  tried if their own error is much smaller, and kept if the model's outputs improve on a few of the images. A
-  convolution is raised to INT16 if its 8 bits alone (all others at 16) change the outputs by more than the threshold
-  -sth. The change is sum((y - r)^2) / sum(r^2), averaged over the outputs; a softmax's input replaces its output. With
-  ALL_INT16, all levels above L1 are L2.
+the fixed model:
+  An ONNX file of standard operators that compute the integers of the hardware.
+  sgsdump simulate -t Fixed and onnxruntime run it. Operators without an integer
+  rule are listed at the end, with their substitute (docs/exact_integers.md).
 
---quant-file:
-  Without --quant-level, the level is that of the log: tensor_weight_calibration.txt beside the file shows it. With the
-  log/tensor_min_max.txt of the SDK's own calibrator, the fixed model is the SDK's. tensor_chn.txt,
-  softmax_lut_range.txt and, above L1, tensor_weight_calibration.txt are then read from the same folder. The level
-  determines the ranges that the file does not name. Only the file determines the bits, so L5 acts as L3, and L4 as L2.
-  Weight ranges of a tensor_min_max.txt are used at L1 only, because the file has one range per tensor. Higher levels
-  have one range per output channel, and use those of tensor_weight_calibration.txt.
+the levels (--quant-level):
+        weights per channel  activation ranges fitted  INT16 proposed
+  L1                                                   (minimum and maximum)
+  L2    x
+  L3    x                    x
+  L4    x                                              x
+  L5    x                    x                         x
 
-the folder log/:
-  tensor_min_max.txt (ranges), tensor_chn.txt (ranges of the convolutions' output channels), softmax_lut_range.txt
-  and, above L1, tensor_weight.txt and tensor_weight_calibration.txt (weights and their ranges; the weights themselves
-  up to four million of them). A newer run replaces these files; others in log/ stay.
+  Weight ranges are the minimum and maximum of each output channel, as in the
+  SDK. At L1 and L2, all ranges are the SDK's. Fitted activation ranges
+  (percentile, entropy, least squares) are kept if the outputs of the model
+  improve on a few images. A convolution is raised to INT16 if quantising only
+  this convolution to INT8 changes the outputs by more than -sth: sum((y -
+  r)^2) / sum(r^2), averaged over the outputs; for a softmax, its input counts.
+  With ALL_INT16, all levels above L1 act as L2.
+
+your own ranges (--quant-file):
+  Without --quant-level, tensor_weight_calibration.txt beside the file gives the
+  level. With log/tensor_min_max.txt of the SDK's calibrator, the fixed model
+  is the SDK's; tensor_chn.txt, softmax_lut_range.txt and, above L1,
+  tensor_weight_calibration.txt are read from the same folder. The level gives
+  the ranges that the file lacks. Only the file selects INT16: L5 acts as L3,
+  and L4 as L2. Weight ranges of tensor_min_max.txt are used at L1 only.
+
+the folder log/ (an older run is replaced, other files stay):
+  tensor_min_max.txt     ranges of all tensors
+  tensor_chn.txt         ranges of the output channels of convolutions
+  softmax_lut_range.txt  ranges of softmax tables
+  tensor_weight.txt, tensor_weight_calibration.txt
+                         above L1: weights (up to four million) and their ranges
 
 DebugConfig.txt:
-  A line disableDomainFuseOps in ./DebugConfig.txt keeps every layer visible, except a convolution directly before its
-  Relu, Clip, LeakyRelu or PRelu. The hardware computes these two as one, and the SDK hides the convolution too.
+  disableDomainFuseOps in ./DebugConfig.txt keeps every layer visible, except a
+  convolution directly before its Relu, Clip, LeakyRelu or PRelu. The hardware
+  computes these two as one.
 
 a cluster (--scheduler):
-  The images run on a Dask cluster (pip install 'sgsdump[cluster]'). Images are read and preprocessed here and sent with
-  the model. The workers need none of your files, but the same versions of sgsdump, onnx, onnxruntime and numpy, as does
-  the scheduler. No results are lost if a worker dies. The result is the same as with one process on the same type of
-  processor; other processors may round the last bit of a value differently.
+  A Dask cluster (pip install 'sgsdump[cluster]') runs the images. They are read
+  and preprocessed here, and sent with the model. The workers need the same
+  versions of sgsdump, onnx, onnxruntime and numpy, but none of your files.
+  The result is the same on the same type of processor; another type may round
+  the last bit of a value differently.
 """
 
 from __future__ import annotations
@@ -62,14 +66,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from sgsdump.commands.options import (
     add_feeds,
     add_input_config,
+    add_json,
+    add_metric,
     add_model,
+    add_num_process,
+    add_output,
     add_quant_level,
     add_scheduler,
     add_strict_sdk,
     network_of,
     not_negative,
     record,
-    whole_number,
 )
 from sgsdump.commands.terminal import print_cut
 from sgsdump.errors import ConfigError, listed
@@ -83,6 +90,7 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.verbs.calibrate import FixedModel
 
 
+RARE = ("--model-inputs", "--model-outputs", "--strict-sdk", "--scheduler", "--ranges-format")
 _BARE = Path()  # --json without a file, which meant --ranges-format json before 0.2
 
 
@@ -109,40 +117,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_feeds(network)
     add_input_config(network)
     add_strict_sdk(network)
-    quantising = parser.add_argument_group("quantising")
-    add_quant_level(quantising, "see below")
-    quantising.add_argument("-sth", "--sensitivity-threshold", type=not_negative, default=THRESHOLD, metavar="X",
-                            help="L4, L5: output change that raises a convolution (default: %(default)s)")  # fmt: skip
-    quantising.add_argument("--quant-file", metavar="FILE", help="your own ranges, bits and weights: JSON or pickle "
-                            "list of {name, min, max, bit, data}, or a tensor_min_max.txt; see below")  # fmt: skip
-    quantising.add_argument("--plan-of", type=Path, metavar="FIXED", help="take the INT16 convolutions of this fixed "
-                            "model (fixed.sim, or of calibrate); no others, [CONV_CONFIG] is not used")  # fmt: skip
-    quantising.add_argument("--range-room", action="store_true", help="widen INT16 ranges by half or more, for unseen "
-                            "images; the SDK's calibrator needs its --quant_file for this (see tune)")  # fmt: skip
-    output = parser.add_argument_group("results")
-    output.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="fixed model to write (default: MODEL_fixed.onnx here)"
+    quantising = parser.add_argument_group("quantisation")
+    add_quant_level(quantising, "which ranges are fitted and whether INT16 is proposed, see --help-all")
+    quantising.add_argument(
+        "-sth",
+        "--sensitivity-threshold",
+        type=not_negative,
+        default=THRESHOLD,
+        metavar="X",
+        help="L4, L5: output change above which a convolution is raised to INT16 (default: %(default)s)",
     )
+    quantising.add_argument(
+        "--quant-file",
+        metavar="FILE",
+        help="your own ranges, bits and weights: JSON or pickle list of {name, min, max, bit, data}, or tensor_min_max.txt",
+    )
+    quantising.add_argument(
+        "--plan-of",
+        type=Path,
+        metavar="FIXED",
+        help="raise exactly the INT16 convolutions of this fixed model; [CONV_CONFIG] is ignored",
+    )
+    quantising.add_argument(
+        "--range-room", action="store_true", help="widen INT16 ranges by half or more, for unseen images"
+    )
+    output = parser.add_argument_group("output")
+    add_output(output, "fixed model to write (default: MODEL_fixed.onnx in the current folder)")
     output.add_argument(
         "--ranges-format",
         choices=("text", "json"),
         default="text",
-        help="write log/tensor_min_max.txt or .json (default: %(default)s)",
+        help="format of log/tensor_min_max (default: %(default)s)",
     )
-    output.add_argument(
-        "--json",
-        nargs="?",
-        type=Path,
-        const=_BARE,
-        metavar="FILE",
-        help="write the result as JSON: ranges, bits, warnings; - prints only this",
-    )
-    output.add_argument(
-        "--metric", metavar="FILE.py:FUNCTION", help="your own accuracy, for the float model and the fixed model"
-    )
+    add_json(output, "write ranges, bits and warnings as JSON", bare=_BARE)
+    add_metric(output, "your own accuracy, for the float model and the fixed model")
     many = parser.add_argument_group("processes").add_mutually_exclusive_group()
-    many.add_argument("--num-process", type=whole_number, default=1, metavar="N",
-                      help="processes that run images; the result is the same (default: %(default)s)")  # fmt: skip
+    add_num_process(many)
     add_scheduler(many, "run images")
 
 

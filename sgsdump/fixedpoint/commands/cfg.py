@@ -1,15 +1,21 @@
-"""Write a configuration file to start from, into the current folder or where -o says; without a name, list them.
-
-With -m input_config.ini is written for this model, as diagnose assumes it: what its inputs and outputs are and, from
-the preprocess file (-n), the order of the channels, mean and std_value: it is run on pictures of one colour, which show
-them. A picture of yours (-i) checks them. An existing file is never overwritten.
+"""Write a template of a configuration file, or list the templates if no NAME is given.
 
 examples:
   sgsdump cfg
-  sgsdump cfg DebugConfig.txt        what `sgsdump simulate` dumps
-  sgsdump cfg input_config.ini       the model's inputs, their mean, std and colours, the outputs
+  sgsdump cfg DebugConfig.txt
+  sgsdump cfg input_config.ini
   sgsdump cfg input_config.ini -m net.onnx -n preprocess.py
   sgsdump cfg input_config.ini -m net.onnx -o models/net.ini
+
+the files:
+  DebugConfig.txt selects what sgsdump simulate dumps. input_config.ini has the
+  inputs of the model, their mean, std_value and colour order, and the outputs.
+  Existing files are never overwritten.
+
+input_config.ini of a model (-m):
+  The inputs and outputs are those of the model. Colour order, mean and
+  std_value come from running the preprocess file (-n) on images of one colour.
+  An image (-i) checks the result. diagnose assumes the same settings.
 """
 
 from __future__ import annotations
@@ -20,11 +26,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import add_model, add_pictures, part_of, record
+from sgsdump.commands.options import add_image, add_model, add_output, add_preprocess, part_of, record
 
 if TYPE_CHECKING:
     from sgsdump.models.model import Part
 
+RARE = ("--model-inputs", "--model-outputs")
 NAME = "input_config.ini"
 
 
@@ -48,13 +55,13 @@ class Options:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="which file; without it their names are listed")
-    parser.add_argument_group("result").add_argument(
-        "-o", "--output", type=Path, metavar="PATH", help="the file to write, or a folder for it"
-    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="file to write (default: list all names)")
+    output = parser.add_argument_group("output")
+    add_output(output, "file to write, or a folder for the file (default: NAME in the current folder)", "PATH")
     model = parser.add_argument_group("input_config.ini of a model")
     add_model(model, required=False)
-    add_pictures(model, "a picture that checks what was found (default: one that is made up)")
+    add_image(model, "image that checks the inferred settings (default: a generated image)")
+    add_preprocess(model)
 
 
 def run(args: argparse.Namespace) -> int:

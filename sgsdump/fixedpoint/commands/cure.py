@@ -1,28 +1,33 @@
-"""Rewrite a float model so that INT8 loses less accuracy, before any INT16 is spent.
-
-Writes an ONNX model to convert instead of yours, with the same inputs, outputs and tensors. Each cure is judged in the
-hardware's integers, against your float model, on held-out images: each fold of -i in turn, or the images of --validate.
-A cure that does not help is skipped. The change of the float model is printed. With fewer than 12 different images,
-none can be held out, and only INT16 ranges get room.
-
-  cure      what it does
-  ranges    adds room to ranges, for values that the calibration images do not reach; written to FILE.quant.json only
-  fold      folds BatchNormalization into the convolution before it; SDK 1.1.5 keeps it as two operators of 16 bits
-  equalise  scales channels so that one range suits all channels of a tensor
-  absorb    moves the constant part of a channel into the bias of the next layer
-  bias      subtracts the mean quantisation error of a channel from its bias
-  round     rounds weights so that the output of the layer is preserved, if both halves of the images improve
+"""Rewrite a float model so that INT8 loses less accuracy, before any convolution needs INT16.
 
 examples:
-  sgsdump cure -m net.onnx -i pictures/ --input-config input_config.ini -o cured.onnx
-  sgsdump cure -m net.onnx -i pictures/ --input-config input_config.ini -o cured.onnx --validate faces/
-  sgsdump cure -m net.onnx -i pictures/ --input-config input_config.ini -o cured.onnx --cures fold,equalise
-  sgsdump calibrate -m cured.onnx -i pictures/ --input-config input_config.ini --quant-level L2 \\
-      --quant-file cured.quant.json
+  sgsdump cure -m net.onnx -i images/ --input-config input_config.ini -o cured.onnx
+  sgsdump cure -m net.onnx -i images/ --input-config input_config.ini -o cured.onnx --validate faces/
+  sgsdump cure -m net.onnx -i images/ --input-config input_config.ini -o cured.onnx --cures fold,equalise
+  sgsdump calibrate -m cured.onnx -i images/ --input-config input_config.ini --quant-level L2 --quant-file cured.quant.json
+
+the cures:
+  ranges    widens ranges for values outside the calibration images; written
+            to FILE.quant.json only
+  fold      folds BatchNormalization into the convolution before it; SDK 1.1.5
+            keeps BatchNormalization as two INT16 operators
+  equalise  scales channels so that one range fits all channels of a tensor
+  absorb    moves the constant part of a channel into the bias of the next layer
+  bias      subtracts the mean quantisation error of a channel from its bias
+  round     rounds weights so that the output of the layer is preserved, if both
+            halves of the images improve
+
+how cures are judged:
+  The cured model has the same inputs, outputs and tensors as yours. Each cure
+  runs in the integers of the hardware and is compared with your float model on
+  held-out images: each fold of -i in turn, or --validate. A cure that does not
+  help is skipped. The change of the float model is printed. With fewer than 12
+  different images, no images are held out, and only INT16 ranges are widened.
 
 output files:
   cured.onnx        the model; calibrate it with the same images and level
-  cured.quant.json  its ranges, for calibrate's --quant-file; cured.quant.pkl is the same for the SDK's --quant_file
+  cured.quant.json  its ranges, for --quant-file of calibrate
+  cured.quant.pkl   the same ranges, for --quant_file of the SDK
 """
 
 from __future__ import annotations
@@ -32,18 +37,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sgsdump.commands.options import (
-    INPUTS,
-    QUANT_LEVELS,
     add_feeds,
     add_input_config,
     add_json,
     add_model,
+    add_output,
+    add_quant_level,
     add_strict_sdk,
+    add_validate,
     network_of,
     record,
 )
 from sgsdump.fixedpoint.verbs.network import open_network
 from sgsdump.models.network import Network
+
+
+RARE = ("--model-inputs", "--model-outputs")
 
 
 @dataclass(frozen=True)
@@ -62,15 +71,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_feeds(network)
     add_input_config(network)
     add_strict_sdk(network)
-    curing = parser.add_argument_group("curing")
-    curing.add_argument("--quant-level", choices=QUANT_LEVELS, default="L2",
-                        help="level at which you calibrate, see calibrate (default: %(default)s)")  # fmt: skip
+    curing = parser.add_argument_group("cures")
+    add_quant_level(curing, "level at which you will calibrate, see calibrate --help-all", "L2")
     curing.add_argument("--cures", metavar="NAME,NAME...", help="cures to try (default: all)")
-    curing.add_argument("--validate", metavar="IMAGES", help=f"held-out images that judge the cures: {INPUTS}")
-    output = parser.add_argument_group("results")
-    output.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="model to write (default: MODEL_cured.onnx here)"
-    )
+    add_validate(curing, "held-out images that judge the cures (default: folds of -i)")
+    output = parser.add_argument_group("output")
+    add_output(output, "model to write (default: MODEL_cured.onnx in the current folder)")
     add_json(output, "write the effect of each cure as JSON")
 
 

@@ -1,11 +1,14 @@
-"""Go through the whole loop on an embedded sample, in a folder of its own; no network, no files needed.
+"""Run the whole loop (calibrate, simulate, compare, tune) on an embedded sample model.
 
-A small net for handwritten digits was made sick on purpose: in front of two convolutions the channels are scaled
-apart, which changes nothing in float and is too much for INT8. The demo runs the commands you would type, in the
-folder it leaves there, so you can type them again.
-
-example:
+examples:
+  sgsdump demo
   sgsdump demo -o sgsdump_demo
+
+the sample:
+  A small model for handwritten digits, whose channels before two convolutions
+  are scaled apart. This changes nothing in float, but INT8 loses accuracy. The
+  demo prints each command and runs it in its folder, so you can repeat it. It
+  needs no files and no internet connection.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ import argparse
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from sgsdump.commands.options import add_output
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,9 +48,7 @@ DEBUG_CONFIG = "dumpTensor\neliminateGarbage\ndequantFixed\npath=.\n"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-o", "--output", type=Path, default=Path("sgsdump_demo"), metavar="DIR", help="folder (default: %(default)s)"
-    )
+    add_output(parser, "folder to write (default: %(default)s)", "DIR", Path("sgsdump_demo"))
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,53 +1,65 @@
-"""Find where a network loses accuracy in fixed point, and what to do about it, in one run and one report.
-
-Calibrates on all images, makes the fixed model and judges its outputs on all images. Compares every layer on the
-images with the largest output error, and measures the cost of each convolution's 8 bits. Writes report.html, a single
-file that you can open or email. Assumptions are printed first: without --input-config, inputs are assumed to be RGB or
-GRAY images, and mean and std_value are found by running the preprocess file (-n) on an image. --fixed takes a fixed
-model of calibrate, or a model quantised with another tool (ONNX: QDQ, QOperator, dynamic). --ranges takes a
-tensor_min_max.txt or a quant file instead of a calibration. An existing folder -o is renamed. Exit status: 0; 1 if you
-gave a limit and an output or another layer is outside it, or if input_config.ini does not describe the images that the
-network gets; 2 on errors.
+"""Find where a model loses accuracy in fixed point, and what to do, in one run and one report.
 
 examples:
-  sgsdump diagnose -m net.onnx -i pictures/
-  sgsdump diagnose -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o net
-  sgsdump diagnose -m net.onnx -i pictures/ --fixed net_fixed.onnx --pictures 4
-  sgsdump diagnose -m net.onnx -i pictures/ -n preprocess.py --fixed net_int8.onnx
-  sgsdump diagnose -m net.tflite -i pictures/ -n preprocess.py --fixed net_int8.tflite
+  sgsdump diagnose -m net.onnx -i images/
+  sgsdump diagnose -m net.onnx -i images/ -n preprocess.py --input-config input_config.ini -o net
+  sgsdump diagnose -m net.onnx -i images/ --fixed net_fixed.onnx --max-images 4
+  sgsdump diagnose -m net.onnx -i images/ -n preprocess.py --fixed net_int8.onnx
+  sgsdump diagnose -m net.tflite -i images/ -n preprocess.py --fixed net_int8.tflite
 
-the folder -o:
-  report.html             verdict, next steps, error over depth, every layer with its histograms and calibrated range
-  layers.csv layers.json  figures of every layer
-  model_explorer.json     the network as a graph, coloured with model_explorer_errors.json; netron.onnx: its figures
-  fixed.onnx log/         the fixed model and the ranges, if made here (see calibrate)
-  advised.onnx            if another --quant-level is advised: the fixed model with all of the advice
-  input_config.ini        yours, or the assumed one, with the advised tensor_arrays
-  advised.quant.json .pkl if the advice raises convolutions: its plan with room in INT16 ranges, for --quant-file
-  cured.onnx              with --cure: the model rewritten so that INT8 loses less, with its ranges (docs/cure.md)
-  planned.onnx            with --cure, if cured.onnx is not enough: its quant file also raises convolutions to INT16
+what it does:
+  It calibrates on all images, makes the fixed model, and judges its outputs on
+  all images. It compares every layer on the images with the largest output
+  error, and measures how much each convolution loses at INT8.
 
-a network quantised with another tool (--fixed QUANTISED.onnx, docs/debug_a_quantised_onnx.md):
-  Each quantised tensor and weight is inserted into the float network alone, and the worst are left float. The advice
-  uses the terms of onnxruntime, NNCF, ModelOpt, AIMET or Quark. The folder also has quantised.csv, but no
-  input_config.ini.
+assumptions:
+  Assumptions are printed first. Without --input-config, inputs are assumed to
+  be RGB or GRAY images; running the preprocess file (-n) on an image gives
+  mean and std_value.
 
-unseen images:
-  With 12 or more different images, the expected error is measured on images held out of the calibration (3 folds, 2
-  from 24 images on), plus one standard error. With --validate, your images replace the folds. The order of the files
-  does not matter.
+exit status:
+  0; 1 if you gave a limit and an output or a layer exceeds it, or if
+  input_config.ini does not describe the images that the model gets; 2 on
+  errors.
 
-your metric, other images for judging, held-out images:
-  --metric FILE.py:f calls f(outputs, float_outputs) -> number for every image, as tune does. The mean is printed for
-  the float model, the fixed model, the fixed model with the advice, and with every convolution at 16 bits. --evaluate
-  judges outputs and layers on these images instead of the calibration images; if the ranges do not fit these images,
-  they are named as a cause. --validate gives images that no choice is based on. A plan that is worse on them is not
-  recommended.
+the folder -o (an existing folder is renamed):
+  report.html             verdict, next steps, error over depth, every layer
+                          with its histograms and calibrated range
+  layers.csv layers.json  metrics of every layer
+  model_explorer.json     the graph of the model; model_explorer_errors.json
+                          colours it; netron.onnx has the same metrics
+  fixed.onnx log/         the fixed model and the ranges, if made here
+  advised.onnx            if another --quant-level is advised: the fixed model
+                          with all of the advice
+  input_config.ini        yours, or the inferred one, with tensor_arrays
+  advised.quant.json .pkl if INT16 is advised: the plan, with wider INT16
+                          ranges, for --quant-file
+  cured.onnx              with --cure: the rewritten model, with its ranges
+  planned.onnx            with --cure, if cured.onnx is not enough: its quant
+                          file also raises convolutions to INT16
+
+a model quantised with another tool (--fixed QUANTISED.onnx):
+  ONNX with QDQ or QOperator nodes, or dynamic quantisation. Each quantised
+  tensor and weight is inserted into the float model alone, and the worst are
+  left float. The advice uses the terms of onnxruntime, NNCF, ModelOpt, AIMET
+  or Quark. The folder also has quantised.csv, but no input_config.ini
+  (docs/debug_a_quantised_onnx.md).
+
+held-out images:
+  With 12 or more different images, the expected error is measured on images
+  held out of the calibration (3 folds; 2 from 24 images on), plus one standard
+  error. --validate replaces the folds.
+
+your metric:
+  --metric FILE.py:f calls f(outputs, float_outputs) -> number for every image.
+  The mean is printed for the float model, the fixed model, the fixed model
+  with the advice, and the fixed model with every convolution at INT16.
 
 a cluster (--scheduler):
-  A Dask cluster (pip install 'sgsdump[cluster]') runs the images while calibrating and comparing. Images are read and
-  preprocessed here and sent. The workers need none of your files, only the same versions of sgsdump, onnx, onnxruntime
-  and numpy. Measurements for the advice run here. The result is the same as with one process.
+  A Dask cluster (pip install 'sgsdump[cluster]') runs the images. They are read
+  and preprocessed here, and sent with the model. The workers need the same
+  versions of sgsdump, onnx, onnxruntime and numpy, but none of your files.
+  Measurements for the advice run here. The result is the same.
 """
 
 from __future__ import annotations
@@ -58,13 +70,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgsdump.commands.options import (
+    add_cure,
     add_feeds,
+    add_fixed,
     add_input_config,
     add_json,
     add_judges,
     add_limits,
     add_model,
+    add_output,
     add_quant_level,
+    add_ranges,
     add_scheduler,
     add_strict_sdk,
     network_of,
@@ -72,12 +88,15 @@ from sgsdump.commands.options import (
     whole_number,
 )
 from sgsdump.commands.terminal import print_early, print_folder, print_lines
-from sgsdump.fixedpoint.verbs.diagnose import FOLDER, PICTURES
+from sgsdump.fixedpoint.verbs.diagnose import FOLDER, MAX_IMAGES
 from sgsdump.fixedpoint.verbs.judges import Judges
 from sgsdump.models.network import Network
 
 if TYPE_CHECKING:
     from sgsdump.comparison.thresholds import Thresholds
+
+
+RARE = ("--model-inputs", "--model-outputs", "--strict-sdk", "--scheduler")
 
 
 @dataclass(frozen=True)
@@ -93,7 +112,7 @@ class Options:
     network: Network
     given: Given
     output: Path
-    pictures: int
+    max_images: int
     quant_level: str
     scheduler: str | None
     json: Path | None
@@ -108,21 +127,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_feeds(network)
     add_input_config(network, "input_config.ini (default: inferred and printed)")
     add_strict_sdk(network)
-    quantising = parser.add_argument_group("the fixed model")
+    quantising = parser.add_argument_group("fixed model")
     source = quantising.add_mutually_exclusive_group()
-    source.add_argument("--fixed", type=Path, metavar="FILE", help="use this fixed model instead of making one")
-    source.add_argument("--ranges", type=Path, metavar="FILE", help="use these ranges instead of calibrating")
+    add_fixed(source, "use this fixed model, or a model quantised with another tool, instead of making one")
+    add_ranges(source, "use these ranges (tensor_min_max.txt or a quant file) instead of calibrating")
     add_quant_level(quantising)
-    quantising.add_argument("--cure", action="store_true",
-                            help="first report the effect of cure in INT8; takes minutes")  # fmt: skip
-    add_judges(parser.add_argument_group("judging"), "outputs", "for the fixed model without and with the advice")
+    add_cure(quantising, "also report the effect of sgsdump cure in INT8; takes minutes")
+    add_judges(
+        parser.add_argument_group("judging"),
+        "outputs and layers",
+        "for the fixed model without and with the advice",
+        "the images of -i",
+    )
     add_scheduler(parser.add_argument_group("processes"), "calibrate and compare")
-    report = parser.add_argument_group("the report")
-    report.add_argument("-o", "--output", type=Path, default=Path(FOLDER), metavar="DIR",
-                        help="folder to write (default: %(default)s)")  # fmt: skip
-    report.add_argument("--pictures", type=whole_number, default=PICTURES, metavar="N",
-                        help="compare layers on at most N images, those with the largest output error (default: "
-                             "%(default)s)")  # fmt: skip
+    report = parser.add_argument_group("output and limits")
+    add_output(report, "folder to write (default: %(default)s)", "DIR", Path(FOLDER))
+    report.add_argument(
+        "--max-images",
+        type=whole_number,
+        default=MAX_IMAGES,
+        metavar="N",
+        help="compare layers on at most N images, those with the largest output error (default: %(default)s)",
+    )
     add_json(report, "also write layers.json to this file")
     add_limits(report, "a layer")
 
@@ -142,7 +168,7 @@ def run(args: argparse.Namespace) -> int:
     if options.json:
         check_file(options.json)
     limits = options.limits or DOCUMENTED
-    level, most = options.quant_level, options.pictures
+    level, most = options.quant_level, options.max_images
     cure = output if options.cure else None
     task = Task(
         options.network, given.fixed, given.ranges, level, most, limits, options.judges, options.scheduler, cure

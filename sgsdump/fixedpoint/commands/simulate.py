@@ -1,18 +1,20 @@
-"""Run one input through a float or fixed model and dump every layer as ./DebugConfig.txt says.
-
-The dump is `sigma_outtensor_dump.bin` in the folder of `path=` ($HOME when that is empty). Of several pictures each has
-one with the picture's name in it (`sigma_outtensor_dump_cat.bin`); the dumps of a data loader script (Python with
-load_data(), which yields a dictionary of arrays by input name for each run) are numbered.
-
-`sgsdump cfg DebugConfig.txt` writes that file into the current folder. Uncomment what you need: dumpTensor switches
-dumping on; eliminateGarbage and dequantFixed give comparable values of a fixed model. Without a dump only the outputs
-are summed up.
+"""Run an input through a float or fixed model and dump the layers that ./DebugConfig.txt selects.
 
 examples:
   sgsdump simulate -m net.onnx -t Float -i cat.jpg -n preprocess.py
   sgsdump simulate -m net_fixed.onnx -t Fixed -i cat.jpg -n preprocess.py
   sgsdump simulate -m net_fixed.onnx -t Fixed -i cat.jpg -n preprocess.py --dump-rawdata
   sgsdump simulate -m net.img -t Offline -i cat.jpg
+
+DebugConfig.txt:
+  sgsdump cfg DebugConfig.txt writes a template. dumpTensor switches the dump
+  on; eliminateGarbage and dequantFixed make the values of a fixed model
+  comparable. Without a dump, only a summary of the outputs is printed.
+
+the dump:
+  sigma_outtensor_dump.bin in the folder path= of DebugConfig.txt, or in $HOME
+  if path= is empty. With several images, each dump has the name of its image:
+  sigma_outtensor_dump_cat.bin. The dumps of a data loader script are numbered.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import add_feeds, add_model, add_provider, part_of, record
+from sgsdump.commands.options import add_feeds, add_input_config, add_model, add_provider, part_of, record
 from sgsdump.commands.terminal import print_branches, print_cut
 from sgsdump.models.network import Source, feeds_of
 
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
     from sgsdump.sidecars.input_config import InputConfig
 
 
+RARE = ("--model-inputs", "--model-outputs", "--provider")
+
+
 @dataclass(frozen=True)
 class Options:
     model: Path
@@ -47,25 +52,21 @@ class Options:
     data_loader_script: str | None
     preprocess: str | None
     provider: str
-    input_config: str | None
+    input_config: Path | None
     dump_rawdata: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_argument_group("model and inputs")
-    source.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"], help="kind of the model")
-    add_model(source, "float model, fixed model (of calibrate, or fixed.sim), or for -t Offline an image (.img)")
-    add_feeds(source, "picture, folder, list file, .npy, Input_shape= text, or random[:SEED]")
+    source.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"], help="type of the model")
+    add_model(source, "float model, fixed model (of calibrate, or fixed.sim), or with -t Offline an offline image (.img)")
+    add_feeds(source, "image, folder, list file, .npy, Input_shape= text, or random[:SEED]")
+    add_input_config(source, "input_config.ini, for the built-in preprocessing of a float model")
     add_provider(source)
-    source.add_argument(
-        "--input-config", metavar="INI", help="input_config.ini, for the built-in preprocess of a float model"
-    )
-
-    source.add_argument(
+    parser.add_argument_group("output").add_argument(
         "--dump-rawdata",
         action="store_true",
-        help="fixed model: write the bytes that the board reads into the input as PICTURE.bin here, as the SDK's "
-        "simulator.py --dump_rawdata does (docs/board_against_pc.md)",
+        help="fixed model: also write the input bytes of the board as IMAGE.bin (docs/board_against_pc.md)",
     )
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from sgsdump.reports.worst_picture import WorstPicture
     from sgsdump.sidecars.quant_param_entries import QuantParam
 
-PICTURES, FOLDER = 10, "diagnosis"
+MAX_IMAGES, FOLDER = 10, "diagnosis"
 MEASURED = 4  # of them, for sensitivities
 
 Tell = Callable[[Iterable[str]], None]
@@ -54,14 +54,14 @@ class DiagnoseOptions(Beside, JudgedBy, total=False):
 
     fixed     a fixed model, of ``calibrate`` or quantised by others (ONNX: QDQ, QOperator; TFLite, OpenVINO).
     ranges    a ``tensor_min_max.txt`` or a quant file, in place of calibrating.
-    pictures  compare layers on at most so many, those whose outputs are furthest off (10).
+    max_images  compare layers on at most so many images, those with the largest output error (10).
     min_cos, max_rmse  what the outputs and layers must hold; without both the documented limits, 0.99 and 0.1.
     cure      say first what curing brings in 8 bits; takes minutes.
     """
 
     fixed: str | Path | None
     ranges: str | Path | None
-    pictures: int
+    max_images: int
     min_cos: float | None
     max_rmse: float | None
     cure: bool
@@ -83,9 +83,9 @@ def diagnose(
     network = named_network(model, data, beside_of(options, DiagnoseOptions))
     fixed, ranges = (Path(path) if path else None for path in (options.get("fixed"), options.get("ranges")))
     limits = Thresholds(options.get("min_cos"), options.get("max_rmse")) or DOCUMENTED
-    pictures, judges = options.get("pictures", PICTURES), judges_of(options)
+    max_images, judges = options.get("max_images", MAX_IMAGES), judges_of(options)
     cure = Path(FOLDER) if options.get("cure") else None
-    task = Task(network, fixed, ranges, quant_level, pictures, limits, judges, cure=cure)
+    task = Task(network, fixed, ranges, quant_level, max_images, limits, judges, cure=cure)
     with TemporaryDirectory(prefix="sgsdump_") as folder:
         return diagnosed_in(Path(folder), task, bars(), _untold)
 
@@ -130,7 +130,7 @@ def _quantised_task(task: Task, quantised: Path) -> QuantisedTask:
     config = input_config.read(network.input_config) if network.input_config else None
     specs = tuple(graph_inputs(open_model(network.model, network.weight_file).proto))
     feeds = feeds_of(network.source(config), specs)
-    return QuantisedTask(network.model, quantised, feeds, task.pictures, task.limits)
+    return QuantisedTask(network.model, quantised, feeds, task.max_images, task.limits)
 
 
 def _native_task(task: Task) -> NativeTask:
@@ -145,7 +145,7 @@ def _native_task(task: Task) -> NativeTask:
     model = open_model(network.model, network.weight_file, native=True)
     source, assumed = assumed_source(network, model)
     feeds = feeds_of(source, graph_inputs(model.proto))
-    return NativeTask(model, quantised, feeds, task.pictures, task.limits, assumed)
+    return NativeTask(model, quantised, feeds, task.max_images, task.limits, assumed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +205,7 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
         judged = _weighed(judged, task.limits, metric, feeds, progress)
     judged = _on_unseen(judged, feeds, task.quant_level, progress)
 
-    pairs = replace(judged.every, chosen=worst_of(list(judged.outputs.pictures.values()), task.pictures))
+    pairs = replace(judged.every, chosen=worst_of(list(judged.outputs.pictures.values()), task.max_images))
     compared = over_all(_each_compared(task, subject, pairs, folder, progress), pairs.labels, progress)
     comparison = compared.comparison
     if not comparison.rows:

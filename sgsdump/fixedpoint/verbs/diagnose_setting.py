@@ -26,7 +26,7 @@ class Task:
 
     fixed      the fixed model, of calibrate or of others; None: it is made.
     ranges     what it is made of in place of a calibration.
-    pictures   layers are compared on at most so many, those whose outputs are furthest off.
+    max_images  layers are compared on at most so many images, those with the largest output error.
     judges     pictures to judge by in place of those of the network, and pictures held out; the user's metric.
     scheduler  of a Dask cluster that calibrates and compares.
     cure       say first what curing brings in 8 bits, and what is to be done with the models in this folder.
@@ -36,7 +36,7 @@ class Task:
     fixed: Path | None
     ranges: Path | None
     quant_level: str
-    pictures: int
+    max_images: int
     limits: Thresholds
     judges: Judges
     scheduler: str | None = None
