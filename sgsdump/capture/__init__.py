@@ -23,12 +23,15 @@ sys.modules[__name__].__class__ = _Callable
 PLUGIN = Plugin(
     commands={
         "exec": Command(
-            "sgsdump.capture.commands.exec", "dump a program that runs: torch and onnxruntime", "dump", after="dump"
+            "sgsdump.capture.commands.exec",
+            "dump a running program that uses torch or onnxruntime",
+            "dump",
+            after="dump",
         ),
         "check": Command(
             "sgsdump.capture.commands.check",
-            "judge each operator of a program's run alone",
-            "compare and look",
+            "judge each operator of a run alone",
+            "compare and inspect",
             after="judge",
         ),
     },

@@ -10,22 +10,18 @@ from sgsdump import plugins
 from sgsdump.plugins import Command
 from sgsdump.registry import Registry
 
-BEGIN, LOOK, ANY = "begin with", "compare and look", "any dump"
-_TITLES = (BEGIN, "make the fixed model", "dump", LOOK, ANY)
+BEGIN, LOOK, ANY = "start here", "compare and inspect", "any dump"
+_TITLES = (BEGIN, "quantise", "dump", LOOK, ANY)
 _CORE = {
-    "completion": Command(
-        "sgsdump.commands.completion", "have the shell complete sgsdump's commands and options", BEGIN
-    ),
-    "dump": Command("sgsdump.commands.dump", "every layer of a model into one dump", "dump"),
+    "completion": Command("sgsdump.commands.completion", "print the code for shell completion", BEGIN),
+    "dump": Command("sgsdump.commands.dump", "dump every layer of a float model", "dump"),
     "compare": Command("sgsdump.commands.compare", "compare two dumps layer by layer", LOOK),
-    "judge": Command(
-        "sgsdump.commands.compare.judge", "is a run as good as an accepted one, both compared with a golden run", LOOK
-    ),
-    "report": Command("sgsdump.commands.report", "write the comparison of two dumps as an HTML file to look at", LOOK),
-    "histogram": Command("sgsdump.commands.histogram", "draw every layer's values against its calibrated range", LOOK),
+    "judge": Command("sgsdump.commands.compare.judge", "judge a run against an accepted run and a golden run", LOOK),
+    "report": Command("sgsdump.commands.report", "write the comparison of two dumps as an HTML file", LOOK),
+    "histogram": Command("sgsdump.commands.histogram", "draw the values of every layer against its range", LOOK),
     "show": Command("sgsdump.commands.show", "list the tensors of a dump, or print one", ANY),
     "convert": Command("sgsdump.commands.convert", "write a dump in another format", ANY),
-    "split": Command("sgsdump.commands.split", "split a dump into one file per tensor, or per pattern", ANY),
+    "split": Command("sgsdump.commands.split", "split a dump into one file per tensor or pattern", ANY),
     "merge": Command("sgsdump.commands.merge", "merge several dumps into one", ANY),
 }
 

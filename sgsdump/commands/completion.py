@@ -20,7 +20,7 @@ SHELLS = "bash", "zsh", "fish"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=SHELLS, help="name of the shell: %(choices)s")
+    parser.add_argument("shell", choices=SHELLS, help="name of the shell")
 
 
 def run(args: argparse.Namespace) -> int:

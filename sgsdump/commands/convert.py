@@ -173,7 +173,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--dtype", choices=["float32"], help="dequantise integers and convert short floats to float32")
     add_scheduler(form, "compute the values")
     topology = parser.add_argument_group("ATB topology")
-    topology.add_argument("--level", type=int, metavar="N", help="depth of the graph; 0: one node (default: full depth)")
+    topology.add_argument(
+        "--level", type=int, metavar="N", help="depth of the graph; 0: one node (default: full depth)"
+    )
     add_csv(topology, "operation CSV to read the shapes from")
 
 

@@ -102,7 +102,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="True",
         help="False writes text: one file with all values, and one per layer in NHWC/ and NCHW/ (default: True)",
     )
-    output.add_argument("--every-layer", action="store_true", help="Caffe: also dump values that in-place layers overwrite")
+    output.add_argument(
+        "--every-layer", action="store_true", help="Caffe: also dump values that in-place layers overwrite"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -301,7 +301,10 @@ def add_quant_level(
 
 def add_limits(parser: argparse._ActionsContainer, subject: str, documented: bool = True) -> None:
     """Add ``--min-cos`` and ``--max-rmse`` of ``subject``; ``documented``: without them, the documented limits hold."""
-    for option, end, metric, default in (("--min-cos", "lowest", "COS", "0.99"), ("--max-rmse", "highest", "RMSE", "0.1")):
+    for option, end, metric, default in (
+        ("--min-cos", "lowest", "COS", "0.99"),
+        ("--max-rmse", "highest", "RMSE", "0.1"),
+    ):
         text = f"{end} {metric} allowed for {subject}" + f" (default: {default})" * documented
         parser.add_argument(option, type=limit, metavar="X", help=text)
 
@@ -322,9 +325,7 @@ def add_num_process(
     default: int | None = 1,
 ) -> None:
     """Add ``--num-process``."""
-    parser.add_argument(
-        "--num-process", type=whole_number, default=default, metavar="N", help=f"{text} (default: 1)"
-    )
+    parser.add_argument("--num-process", type=whole_number, default=default, metavar="N", help=f"{text} (default: 1)")
 
 
 def add_scheduler(parser: argparse._ActionsContainer, task: str) -> None:

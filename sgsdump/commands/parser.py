@@ -6,6 +6,7 @@ import argparse
 import shlex
 import shutil
 import sys
+import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NoReturn
 
@@ -15,17 +16,18 @@ from sgsdump.errors import ConfigError, did_you_mean
 from sgsdump.plugins import Command
 from sgsdump.registry import imported
 
-DESCRIPTION = "Find the layer that loses accuracy when a network is quantised.\n\n"
+DESCRIPTION = "Find the layer that loses accuracy when a model is quantised.\n\n"
 EXAMPLES = """\
 examples:
-  sgsdump demo                                   the whole loop on an embedded sample
-  sgsdump diagnose -m net.onnx -i pictures/      where your network loses accuracy, as one page
-  sgsdump dump -m net.onnx -i cat.jpg -n pre.py  every layer of a model into one dump
-  sgsdump compare fixed.bin float.bin            MSE, COS and RMSE of every layer, and a verdict
+  sgsdump demo                                   run the whole loop on a sample
+  sgsdump diagnose -m net.onnx -i images/        find where your model loses accuracy
+  sgsdump dump -m net.onnx -i cat.jpg -n pre.py  dump every layer of a model
+  sgsdump compare fixed.bin float.bin            compare every layer, with a verdict
 
-sgsdump COMMAND --help shows the common options with examples, --help-all every option.
+sgsdump COMMAND --help shows the common options, --help-all every option.
 """
 _EXAMPLES = "examples:"
+WIDTH = 78  # of a description
 # Other spellings of options: those of the vendors' scripts, and former names.
 VENDORS_NAMES = {
     "--model-file": "--model",
@@ -248,7 +250,8 @@ def build_parser(commands: Collection[str] = HELP) -> argparse.ArgumentParser:
 
     The help of a command is made of its module's docstring: the first paragraph is the description, ``examples:``
     follow the options, and the other paragraphs are notes of ``--help-all``. ``RARE`` of the module names the options
-    that only ``--help-all`` shows. Commands of installed plug-ins are known if none is called, or one of theirs.
+    that only ``--help-all`` shows; ``MOVED`` has former options and their replacements. Commands of installed plug-ins
+    are known if none is called, or one of theirs.
     """
     groups = GROUPS if commands and all(name in HELP for name in commands) else grouped(plugins.further_commands())
     parser = Parser(
@@ -258,7 +261,7 @@ def build_parser(commands: Collection[str] = HELP) -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    version = "show the version, and whether sums are compiled, and exit"
+    version = "show the version and whether the sums are compiled, and exit"
     parser.add_argument("--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help=version)
     subparsers = parser.add_subparsers(
         prog="sgsdump", dest="command", metavar="COMMAND", required=True, help=argparse.SUPPRESS
@@ -279,7 +282,8 @@ def build_parser(commands: Collection[str] = HELP) -> argparse.ArgumentParser:
 def _define(parser: Parser, name: str) -> None:
     """Give a command's parser its help, its options and the function that runs it."""
     command = COMMANDS[name]
-    parser.description, *paragraphs = command.__doc__.strip("\n").split("\n\n")
+    description, *paragraphs = command.__doc__.strip("\n").split("\n\n")
+    parser.description = description
     parser.epilog = "\n\n".join(each for each in paragraphs if each.startswith(_EXAMPLES))
     parser.notes = "\n\n".join(each for each in paragraphs if not each.startswith(_EXAMPLES))
     command.add_arguments(parser)
@@ -287,6 +291,7 @@ def _define(parser: Parser, name: str) -> None:
     for each in dict.fromkeys([parser, *leaves]):
         each.rare = (*getattr(command, "RARE", ()), "--help-all", "-v", "-q")
         each.moved = getattr(command, "MOVED", {})
+        each.description = textwrap.fill(" ".join((each.description or "").split()), WIDTH)
         each.add_argument("--help-all", action=_HelpAll, nargs=0, help="show every option and the notes, and exit")
     for each in leaves:
         _add_loudness(each)
@@ -305,7 +310,7 @@ def _leaves(parser: Parser) -> Iterator[Parser]:
 def _add_loudness(parser: argparse.ArgumentParser) -> None:
     """Add ``-q`` and ``-v``, which ``cli.main`` handles."""
     loudness = parser.add_mutually_exclusive_group()
-    loudness.add_argument("-q", "--quiet", action="store_true", help="print only errors and the output of --json -")
+    loudness.add_argument("-q", "--quiet", action="store_true", help="print only errors, and the output of --json -")
     loudness.add_argument(
-        "-v", "--verbose", action="store_true", help="also print timings, and where an error occurred"
+        "-v", "--verbose", action="store_true", help="also print timings, and the traceback of an error"
     )

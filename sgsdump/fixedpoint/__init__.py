@@ -2,27 +2,25 @@
 
 from sgsdump.plugins import Command, Plugin
 
-BEGIN, MAKE, DUMP = "begin with", "make the fixed model", "dump"
+BEGIN, MAKE, DUMP = "start here", "quantise", "dump"
 _COMMANDS = "sgsdump.fixedpoint.commands"
 
 PLUGIN = Plugin(
     commands={
-        "demo": Command(f"{_COMMANDS}.demo", "the whole loop on an embedded sample", BEGIN, after=""),
+        "demo": Command(f"{_COMMANDS}.demo", "run the whole loop on an embedded sample", BEGIN, after=""),
         "diagnose": Command(
             f"{_COMMANDS}.diagnose",
-            "the whole loop on your model: where accuracy is lost and what to do, as one page",
+            "find where your model loses accuracy, in one report",
             BEGIN,
             after="demo",
         ),
-        "cfg": Command(
-            f"{_COMMANDS}.cfg", "write a copy of a configuration file to start from", BEGIN, after="diagnose"
-        ),
-        "calibrate": Command(f"{_COMMANDS}.calibrate", "pictures + float model -> fixed model and tensor ranges", MAKE),
-        "cure": Command(f"{_COMMANDS}.cure", "rewrite the float model so that 8 bits lose less", MAKE),
-        "tune": Command(f"{_COMMANDS}.tune", "find the convolutions that need INT16, and verify them", MAKE),
+        "cfg": Command(f"{_COMMANDS}.cfg", "write a template of a configuration file", BEGIN, after="diagnose"),
+        "calibrate": Command(f"{_COMMANDS}.calibrate", "make the fixed model and the tensor ranges", MAKE),
+        "cure": Command(f"{_COMMANDS}.cure", "rewrite the float model so that INT8 loses less", MAKE),
+        "tune": Command(f"{_COMMANDS}.tune", "find and verify the convolutions that need INT16", MAKE),
         "simulate": Command(
             f"{_COMMANDS}.simulate",
-            "run one picture through a float or fixed model, dump its layers",
+            "run a float or fixed model and dump its layers",
             DUMP,
             after="dump",
         ),

@@ -6,7 +6,7 @@ PLUGIN = Plugin(
     commands={
         "pipeline": Command(
             "sgsdump.pipeline.command",
-            "every tensor of an ONNX model as an executor computes it; golden comparison",
+            "dump and compare the tensors of an ONNX model",
             "dump",
             after="dump",
         )

@@ -1,26 +1,36 @@
 """Dump the tensors of an ONNX model as one executor computes them, and compare them with other runs.
 
-`full` dumps every tensor, `range` those between two (both included), `list` the named ones, `once` one alone.
-Each becomes a .npy file of the model's own dtype and layout in ./EXECUTOR_dump/outputs, with dump_info.json beside.
-Inputs are random (one seed, the same values each time) unless -i, --input-dir or --inputs-from gives them.
---data-loader-script (Python with load_data(), which yields a dictionary of arrays by input name for each run), -i of a
-folder of .npz files and an --input-dir of several folders make a dump of each input: DIR/0, DIR/1 ..., compared with
--cd's 0, 1 ...
-
--cd compares with the files of another run; of `full` also compare_result.html to look at. -g makes it three-way: a
-tensor passes where its error against the golden (float32) run is within input-tag times that of -cd (float16).
-Exit status: 0 done; 1 when a tensor failed or does not pass (by more than rounding, or a threshold you gave), is
-missing where you gave one, the whole model in one run gives other outputs than the dump, or --bisect found a
-difference or a tensor that an executor cannot compute, on any of the inputs; 2 on trouble.
-
 examples:
   sgsdump pipeline full -m net.onnx -o golden
-  sgsdump pipeline full -m net.onnx -mt float16 -o half
   sgsdump pipeline full -m net.onnx -f reference -cd half -g golden -t 10
   sgsdump pipeline range -m net.onnx -b conv1 -s 10
-  sgsdump pipeline full -m net.onnx --op-type Conv --name-pattern 'c*'
   sgsdump pipeline list -m net.onnx --name conv1 c2
   sgsdump pipeline once -m net.onnx --name conv1 --print-ir --save-test-case conv1_case
+
+the dump:
+  Each tensor becomes a .npy file in ./EXECUTOR_dump/outputs, in the type and
+  layout of the model; dump_info.json describes the dump.
+
+the inputs:
+  Random values of a fixed seed, unless -i, --input-dir, --data-loader-script or
+  --inputs-from gives inputs. A data loader script, a folder of .npz files (-i)
+  or a folder of folders (--input-dir) makes one dump per input: DIR/0, DIR/1.
+  -cd compares each with the folder of the same name.
+
+the comparison:
+  -cd compares with the outputs of another run; full also writes
+  compare_result.html. -g adds a golden (float32) run: a tensor passes if its
+  error against the golden run is at most -t times the error of -cd (float16).
+
+exit status:
+  0; 1 if a tensor failed, does not pass beyond rounding or exceeds your limit,
+  or is missing and you gave a limit; if the whole model gives other outputs
+  than the dump; or if --bisect found a difference or a tensor that an executor
+  cannot compute. 2 on errors.
+
+more examples:
+  sgsdump pipeline full -m net.onnx -mt float16 -o half
+  sgsdump pipeline full -m net.onnx --op-type Conv --name-pattern 'c*'
   sgsdump pipeline full -m net.onnx --bisect reference
   sgsdump pipeline full -m net.onnx -f my_executor.py:MyExecutor --range x -1 1 mask 0 1
   sgsdump pipeline full -m net.onnx --data-loader-script feeds.py -o many
@@ -36,7 +46,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import Listing, Modes, add_data_loader, add_model
+from sgsdump.commands.options import (
+    Listing,
+    Modes,
+    add_allow_missing,
+    add_data_loader,
+    add_model,
+    add_output,
+    add_provider,
+    add_th1,
+)
 from sgsdump.commands.terminal import TERMINAL, Terminal, print_cut
 
 if TYPE_CHECKING:
@@ -67,17 +86,41 @@ MODES = Modes(
     spelled={},
 )
 KINDS = {
-    "full": "every tensor, or every STEP-th",
-    "once": "one tensor",
-    "range": "the tensors between two, both included",
-    "list": "the tensors named",
+    "full": "every tensor of a model",
+    "once": "one tensor of a model",
+    "range": "the tensors between two tensors of a model",
+    "list": "the named tensors of a model",
 }
+EXAMPLES = {
+    "full": (
+        "-m net.onnx -o golden",
+        "-m net.onnx -mt float16 -o half",
+        "-m net.onnx -f reference -cd half -g golden -t 10",
+        "-m net.onnx --op-type Conv --name-pattern 'c*'",
+        "-m net.onnx --bisect reference",
+    ),
+    "once": ("-m net.onnx --name conv1", "-m net.onnx --name conv1 --print-ir --save-test-case conv1_case"),
+    "range": ("-m net.onnx -b conv1 -s 10", "-m net.onnx -b 3 -e 20 -cd golden"),
+    "list": ("-m net.onnx --name conv1 c2", "-m net.onnx --name conv1 -i x:x.npy -o ours"),
+}
+RARE = (
+    *("--weight-file", "--model-inputs", "--model-outputs", "--mode", "--passed-path", "--provider", "--option"),
+    *("--begin-string", "--end-string", "--depth", "--threshold"),
+    *("--inputs-from", "--seed", "--th1", "--th2", "--allow-missing"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    kinds = parser.add_subparsers(dest="kind", metavar="full|once|range|list", required=True)
+    kinds = parser.add_subparsers(dest="kind", metavar="full|once|range|list", required=True, title="kinds of dumps")
     for kind, tensors in KINDS.items():
-        sub = kinds.add_parser(kind, help=tensors, description=f"Dump {tensors}. See also: sgsdump pipeline --help")
+        examples = "".join(f"\n  sgsdump pipeline {kind} {words}" for words in EXAMPLES[kind])
+        sub = kinds.add_parser(
+            kind,
+            help=tensors,
+            description=f"Dump {tensors}, and compare the dump with other runs.",
+            epilog=f"examples:{examples}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         _add_run(sub)
         _add_selection(sub, kind)
         _add_inputs(sub)
@@ -85,48 +128,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_selection(sub: argparse.ArgumentParser, kind: str) -> None:
-    group = sub.add_argument_group("which tensors")
+    group = sub.add_argument_group("selection of tensors")
     if kind == "once":
-        group.add_argument("--name", dest="names", nargs=1, required=True, metavar="NAME", help="the tensor to dump")
-        group.add_argument("--print-ir", action="store_true", help="print the graph that leads to it")
+        group.add_argument("--name", dest="names", nargs=1, required=True, metavar="NAME", help="tensor to dump")
+        group.add_argument("--print-ir", action="store_true", help="print the graph that computes the tensor")
         group.add_argument(
             "--save-test-case",
             dest="test_case",
             type=Path,
             metavar="DIR",
-            help="write its sub-model, inputs and expected output as a test case",
+            help="write the sub-model, its inputs and expected output as a test case",
         )
         group.add_argument(
             "--depth", type=int, metavar="N", help="limit --print-ir and --save-test-case to the last N nodes"
         )
         return
     if kind == "list":
-        group.add_argument("--name", dest="names", nargs="+", required=True, metavar="NAME", help="the tensors to dump")
+        group.add_argument("--name", dest="names", nargs="+", required=True, metavar="NAME", help="tensors to dump")
         return
     if kind == "range":
-        for end, short in (("begin", "-b"), ("end", "-e")):
-            group.add_argument(short, f"--{end}", metavar="I|NAME", help=f"topological index or name to {end} with")
-            group.add_argument(f"{short}s", f"--{end}-string", metavar="NAME", help="the same, always a name")
-    group.add_argument("-s", "--step", type=int, help="every STEP-th tensor (1)")
-    group.add_argument("--name-pattern", metavar="PATTERN", help="tensors matching this: * any text, ? a character")
-    group.add_argument("--op-type", nargs="+", default=(), metavar="OP", help="tensors that these operators make")
+        for end, short, which in (("begin", "-b", "first"), ("end", "-e", "last")):
+            group.add_argument(
+                short, f"--{end}", metavar="I|NAME", help=f"topological index or name of the {which} tensor"
+            )
+            group.add_argument(f"{short}s", f"--{end}-string", metavar="NAME", help=f"name of the {which} tensor")
+    group.add_argument("-s", "--step", type=int, metavar="N", help="dump every N-th tensor (default: 1)")
+    group.add_argument("--name-pattern", metavar="PATTERN", help="only tensors whose names match (* ?)")
+    group.add_argument("--op-type", nargs="+", default=(), metavar="OP", help="only outputs of these operator types")
     if kind == "full":
         group.add_argument(
-            "--bisect", metavar="EXECUTOR", help="make no dump; find the first tensor on which EXECUTOR disagrees"
+            "--bisect", metavar="EXECUTOR", help="find the first tensor that differs in EXECUTOR; makes no dump"
         )
         group.add_argument(
             "--threshold",
             type=float,
             metavar="X",
-            help="with --bisect: a tensor differs when max|difference| / max|value| is above X (0.001)",
+            help="with --bisect: highest max|difference| / max|value| of equal tensors (default: 0.001)",
         )
 
 
 def _executors() -> str:
     from sgsdump.executors.table import executors
 
-    names = f"{', '.join(executors())} or FILE.py:CLASS of your own (default: ort)"
-    return f"{names}; a package may bring more; a TFLite or OpenVINO model runs by its own"
+    names = ", ".join(executors())
+    return f"{names}, or FILE.py:CLASS (default: ort; for TFLite and OpenVINO models, their own runtime)"
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
@@ -136,43 +181,44 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--mode",
         choices=["fast", "isolated"],
-        help="one pass in segments, or each tensor from a sub-model of its own (fast; of a plug-in isolated)",
+        help="fast: one pass in segments; isolated: a sub-model per tensor (default: fast; plug-ins: isolated)",
     )
     run.add_argument("-mt", "--model-type", metavar="TYPE", help="float16 (fp16) runs a float16 copy of the model")
     run.add_argument("-p", "--passed-path", type=Path, metavar="FILE.py", help="tvm, sdaa: file of passes to run")
-    run.add_argument("--provider", metavar="NAME", help="ort: execution provider, such as CUDAExecutionProvider (CPU)")
+    add_provider(run, default=None)
     run.add_argument(
-        "--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the executor; may be repeated"
+        "--option", action="append", default=[], metavar="KEY=VALUE", help="option of the executor; may be repeated"
     )
-    run.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder to write (default: ./EXECUTOR_dump)")
+    add_output(run, "folder to write (default: ./EXECUTOR_dump)", "DIR")
 
 
 def _add_inputs(sub: argparse.ArgumentParser) -> None:
-    inputs = sub.add_argument_group("inputs (default: random, seed 42)")
+    inputs = sub.add_argument_group("inputs (default: random values of seed 42)")
     inputs.add_argument(
         "-i",
         "--input-file",
         metavar="NAME:FILE.npy",
-        help="arrays, several with commas between; or FILE.npz, or a "
-        "folder of them: an array for each input by its name",
+        help="arrays, separated by commas; or FILE.npz with an array per input; or a folder of .npz files",
     )
     inputs.add_argument(
         "--input-dir", type=Path, metavar="DIR", help="folder with NAME.npy for every input, or such folders"
     )
     add_data_loader(inputs)
-    inputs.add_argument("--inputs-from", type=Path, metavar="JSON", help="the random inputs of a dump_info.json")
-    inputs.add_argument("--seed", type=int, metavar="N", help="seed of the random inputs (42)")
+    inputs.add_argument(
+        "--inputs-from", type=Path, metavar="JSON", help="repeat the random inputs of this dump_info.json"
+    )
+    inputs.add_argument("--seed", type=int, metavar="N", help="seed of the random inputs (default: 42)")
     inputs.add_argument(
         "--range",
         nargs="+",
         action="append",
         default=[],
         metavar="V",
-        help="LOW HIGH of the random inputs, or NAME LOW HIGH of one, several in a row (0 1, integers 0 100 or rows of "
-        "a table)",
+        help="range of random inputs: LOW HIGH, or NAME LOW HIGH ... (default: 0 1; integers: 0 100, or rows of a "
+        "table)",
     )
     inputs.add_argument(
-        "--shape", action="append", default=[], metavar="NAME=1x3x8x8", help="shape of an input that has open sizes"
+        "--shape", action="append", default=[], metavar="NAME=1x3x8x8", help="shape of an input with dynamic sizes"
     )
 
 
@@ -183,16 +229,18 @@ def _add_comparison(sub: argparse.ArgumentParser) -> None:
         "-g", "--golden-dir", type=Path, metavar="DIR", help="golden dump, for the three-way comparison"
     )
     comparison.add_argument(
-        "-t", "--input-tag", type=float, metavar="X", help="pass within X times the error of -cd against golden (10)"
+        "-t",
+        "--input-tag",
+        type=float,
+        metavar="X",
+        help="highest ratio of the error to the error of -cd, both against -g (default: 10)",
     )
-    comparison.add_argument("-t1", "--th1", type=float, metavar="X", help="threshold of diff3 and all_close (1e-6)")
-    comparison.add_argument("-t2", "--th2", type=float, metavar="X", help="list tensors whose diff2 is above X (1e-3)")
-
+    add_th1(comparison, "-t1", text="limit of diff3 and all_close (default: 1e-6)")
     comparison.add_argument(
-        "--allow-missing",
-        action="store_true",
-        default=None,
-        help="with a threshold: exit 0 though -cd or -g has or lacks a tensor that the run was asked for",
+        "-t2", "--th2", type=float, metavar="X", help="list tensors whose diff2 is above X (default: 1e-3)"
+    )
+    add_allow_missing(
+        comparison, "with a limit, ignore tensors that only the dump, or only -cd or -g, has", default=None
     )
 
 

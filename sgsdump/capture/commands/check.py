@@ -1,17 +1,4 @@
-"""Judge each operator of a program's run alone, without a second run to compare it with.
-
-TREE is what sgsdump exec dumped, with tensors. Every operator is computed again in float64 from its own recorded inputs
-and arguments, and its recorded output is compared with that, element by element, in units of the last place of its
-type. What the type of a sum, its length and rounding explain is within the operator's bound (docs/check.md has the
-table); what is further away is the operator's own error: a wrong kernel, a compiler's, an accelerator's. So a run in
-bfloat16, float16 or int8 is judged, in which every tensor differs from a float32 run by rounding.
-
-Named are the first operator outside its bound, the first NaN or infinity that was made of finite inputs, and the first
-overflow. Operators that cannot be judged are listed: random and collective ones, custom ones, those without a bound.
-
-Models that the program ran with onnxruntime are judged by onnx's reference evaluator, which needs nothing more. Needs
-torch for what torch ran (pip install 'sgsdump[torch]'). Exit status: 0 when every judged operator is within its bound,
-1 when one is outside or a compiled graph is wrong, 2 on trouble or where nothing can be judged (a dump of statistics).
+"""Judge each operator of a recorded run alone, without a second run to compare with.
 
 examples:
   sgsdump check dumps/msit_dump_20261127_101500
@@ -19,14 +6,36 @@ examples:
   sgsdump check TREE@step=1
   sgsdump check TREE --json check.json --junit check.xml
 
+how operators are judged:
+  Each operator is computed again in float64 from its recorded inputs and
+  arguments. The recorded output must agree within the rounding error of its
+  type, length of sums and order of sums (docs/check.md has the bounds). An
+  operator outside its bound has an error of its own: a wrong kernel, compiler
+  or accelerator. So float16, bfloat16 and int8 runs need no float32 run.
+
+what is named:
+  The first operator outside its bound, the first NaN or Inf from finite
+  inputs, and the first overflow. Operators that cannot be judged are listed:
+  random, collective and custom operators, and operators without a bound.
+
+requirements:
+  Torch programs need torch (pip install 'sgsdump[torch]'). Models of
+  onnxruntime are judged by the reference evaluator of onnx.
+
+exit status:
+  0 if every judged operator is within its bound; 1 if an operator is outside or
+  a compiled graph is wrong; 2 on errors, or if nothing can be judged, as in a
+  dump of statistics.
+
 compiled programs:
-  Of a program that torch.compile made each graph is judged as a whole, by what exec recorded: its outputs against the
-  same graph run operator by operator. One that computes something else is named, for the compiler is at fault there.
+  Each graph of torch.compile is judged as a whole: its outputs are compared
+  with the same graph run operator by operator. A graph that differs is named;
+  the compiler is at fault.
 
 dumps of other tools:
-  A dump that holds the operators' inputs (msprobe's, of statistics too; ATB's; the SDK's) does not say how an operator
-  is computed again. Of it one question is answered, that of msprobe overflow_check: which operator first made NaN or
-  Inf of finite inputs. Exit status: 1 where one did, 0 where none, 2 where no operator's inputs are known.
+  Dumps of msprobe, ATB or the SDK do not record how to compute an operator
+  again. check finds the first operator that made NaN or Inf from finite
+  inputs. Exit status: 1 if there is one, 0 if none, 2 if no inputs are known.
 """
 
 from __future__ import annotations
@@ -37,7 +46,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import Reading, add_json, add_run, record
+from sgsdump.commands.options import Reading, add_json, add_junit, add_run, record
 from sgsdump.commands.terminal import TERMINAL, print_lines
 from sgsdump.errors import ValuesError
 
@@ -58,11 +67,11 @@ class Options:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "tree", type=Path, metavar="TREE", help="what sgsdump exec dumped of a program, with tensors; or any dump"
+        "tree", type=Path, metavar="TREE", help="dump of sgsdump exec with tensors, or any dump with operator inputs"
     )
     add_run(parser)
-    add_json(parser, "write every operator's error and bound as JSON")
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="write a test case for each operator as JUnit XML")
+    add_json(parser, "write the error and bound of every operator as JSON")
+    add_junit(parser, "write a test case per operator as JUnit XML")
 
 
 def run(args: argparse.Namespace) -> int:

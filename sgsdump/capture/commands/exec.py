@@ -1,18 +1,26 @@
-"""Run a program unchanged and dump what its torch or onnxruntime computes, as msit llm dump does.
-
-Everything after -- is the command line; it runs without a shell. What it prints, returns and computes stays the same.
-The dump is a folder msit_dump_{time} in -o, which every other command opens. Without options the first step (round) is
-dumped: inputs before, outputs after each operator.
-
-Nothing can be dumped where PYTHONPATH does not reach the program (python -I, env -i), or where it uses neither library:
-that is reported, and the exit status is 2 where the program's own is 0. So it is where an operator that was asked for
-never ran.
+"""Run a program unchanged and dump what torch or onnxruntime computes in it.
 
 examples:
   sgsdump exec -o dumps -- python infer.py --prompt hello
   sgsdump exec --type model tensor stats -er 0,3 -- bash run.sh
   sgsdump exec --exec "python infer.py" --type model tensor -ids 3_1
+  sgsdump exec --max-size 20G -er all -- python infer.py
   sgsdump exec --check-config acl.json
+
+the program:
+  Everything after -- is its command line, run without a shell. Its output,
+  exit status and results do not change.
+
+the dump:
+  A folder msit_dump_{time} in -o, which every other command opens. By default,
+  the first step (round) is dumped: inputs before, outputs after each operator.
+  Names and defaults are those of msit llm dump.
+
+exit status:
+  The status of the program. 2 if nothing could be dumped, or a requested
+  operator never ran, and the status of the program is 0. Nothing can be dumped
+  if PYTHONPATH does not reach the program (python -I, env -i), or if the
+  program uses neither library.
 """
 
 from __future__ import annotations
@@ -25,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import size_in_bytes
+from sgsdump.commands.options import add_output, size_in_bytes
 from sgsdump.files.escaping import for_terminal
 
 if TYPE_CHECKING:
@@ -34,6 +42,10 @@ if TYPE_CHECKING:
     from sgsdump.capture.programs.program import Captured
     from sgsdump.capture.programs.replay import Replayed
 
+RARE = (
+    *("--dump-mode", "--dump-step", "--dump-layer", "--dump-data"),
+    *("-child", "-time", "-tiling", "-device", "-symlink", "-l", "-seed", "--rank", "--feed", "--tree", "--links"),
+)
 NOT_AS_ASKED = 2
 LEVELS = ("debug", "info", "warning", "error", "fatal", "critical")
 TYPES = "model, layer, op, kernel, tensor, stats, cpu_profiling, onnx"
@@ -79,26 +91,24 @@ class ExecOptions:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} [options] -- PROGRAM ARGS"
-    program = parser.add_argument_group("the program and its dump")
+    program = parser.add_argument_group("program and output")
     add_program(program)
     program.add_argument(
         "--check-config",
         type=Path,
         metavar="JSON",
-        help="run nothing: report whether the vendor accepts this file, or why not",
+        help="run nothing; report whether the vendor's tools accept this configuration",
     )
-    add_msit_options(parser.add_argument_group("as msit llm dump has them"))
-    _add_torchair_options(parser.add_argument_group("as TorchAir has them"))
-    _add_own_options(parser.add_argument_group("further options"))
+    add_msit_options(parser.add_argument_group("selection, as in msit llm dump"))
+    _add_torchair_options(parser.add_argument_group("selection, as in TorchAir"))
+    _add_own_options(parser.add_argument_group("more selection and storage"))
 
 
 def _add_torchair_options(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--dump-mode", choices=["input", "output", "all"], help="TorchAir's word for -stp")
-    parser.add_argument("--dump-step", metavar="STEPS", help="TorchAir's word for -er: 0|3-5|10")
-    parser.add_argument(
-        "--dump-layer", metavar="'A B'", help="exact operator names, separated by spaces, as in TorchAir"
-    )
-    parser.add_argument("--dump-data", choices=["tensor", "stats"], help="TorchAir's word for --type tensor [stats]")
+    parser.add_argument("--dump-mode", choices=["input", "output", "all"], help="same as -stp 0, 1 or 2")
+    parser.add_argument("--dump-step", metavar="STEPS", help="steps as in TorchAir, 0|3-5|10; see -er")
+    parser.add_argument("--dump-layer", metavar="'A B'", help="exact operator names, separated by spaces")
+    parser.add_argument("--dump-data", choices=["tensor", "stats"], help="same as --type tensor, or tensor stats")
 
 
 def _add_own_options(parser: argparse._ActionsContainer) -> None:
@@ -107,76 +117,71 @@ def _add_own_options(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="RE",
-        help="only operators whose name matches; may be repeated",
+        help="only operators whose name matches this regular expression; may be repeated",
     )
-    parser.add_argument("--rank", metavar="N,N", help="only these ranks of a distributed program")
+    parser.add_argument("--rank", metavar="N,N", help="only these ranks of a distributed program (default: all)")
     parser.add_argument(
-        "--links",
-        choices=["none", "symlink", "hardlink", "index"],
-        help="the vendor's tree, and how duplicate payloads are stored in it (index: as the earlier file's path in "
-        "index.jsonl)",
-    )
-    parser.add_argument(
-        "--tree", action="store_true", help="the vendor's tree, a file for each tensor (default: two for each round)"
+        "--module",
+        metavar="NAME",
+        default="",
+        help="only the module with this path (layers.1), or the modules of this class (Decoder)",
     )
     parser.add_argument(
         "--inside",
         choices=["graph", "eager"],
         default="graph",
-        help="of a program that torch.compile made: its compiled graphs as they ran, each beside the same graph run "
-        "operator by operator, or the operators as if it were not compiled (default: graph)",
+        help="torch.compile: dump each compiled graph and an eager run of it, or only eager operators (default: graph)",
     )
     parser.add_argument(
         "--feed",
         type=Path,
         metavar="TREE",
-        help="give each round of the program the inputs that were recorded in this reference (teacher forcing); with "
-        "--module, that module alone",
-    )
-    parser.add_argument(
-        "--module",
-        metavar="NAME",
-        default="",
-        help="only this module and what is in it, by its path (layers.1), or only this network, by its class (Decoder)",
+        help="feed each round the inputs recorded in this dump (teacher forcing); with --module, only that module",
     )
     parser.add_argument(
         "--max-size",
         type=size_in_bytes,
         metavar="SIZE",
-        help="dump at most this much: 500M, 20G; on Windows, each process",
+        help="size limit of the dump, such as 500M or 20G; on Windows, for each process (default: no limit)",
+    )
+    parser.add_argument(
+        "--tree", action="store_true", help="write a file per tensor, as msit does (default: two files per round)"
+    )
+    parser.add_argument(
+        "--links",
+        choices=["none", "symlink", "hardlink", "index"],
+        help="write a file per tensor, and store duplicates as links, or as lines of index.jsonl",
     )
 
 
 def add_program(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("program", nargs="*", metavar="-- PROGRAM ARGS", help="the command line of the program")
+    """Add the program, the output folder and ``-opname``, which both commands of msit have."""
+    parser.add_argument("program", nargs="*", metavar="-- PROGRAM ARGS", help="command line of the program")
     parser.add_argument(
-        "--exec", dest="command_line", metavar="CMD", help="the same as one string, without redirection"
+        "--exec", dest="command_line", metavar="CMD", help="command line as one string, without redirection"
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="DIR",
-        help="folder for msit_dump_{time} (default: acl.json's dump_path, else here)",
-    )
+    add_output(parser, "folder for msit_dump_{time} (default: dump_path of acl.json, else the current folder)", "DIR")
     parser.add_argument(
         "-opname",
         "--operation-name",
         action="append",
         metavar="A,B",
-        help="only operators whose type begins like this, ignoring case (msit debug dump: exact names)",
+        help="only operators whose type begins with A or B, ignoring case (msit debug dump: exact names)",
     )
 
 
 def add_msit_options(parser: argparse._ActionsContainer) -> None:
-    """The options of msit llm dump, with its defaults."""
+    """Add the options of msit llm dump, with its defaults."""
     parser.add_argument("--type", nargs="+", metavar="TYPE", help=f"any of {TYPES} (default: tensor model)")
-    parser.add_argument("-sd", "--only-save-desc", action="store_true", help="types and shapes without values")
+    parser.add_argument("-sd", "--only-save-desc", action="store_true", help="dump types and shapes without values")
     parser.add_argument(
         "-ids", "--save-operation-ids", nargs="+", metavar="ID", help="operators by number: 2,3_1 (default: all)"
     )
     parser.add_argument(
-        "-er", "--execute-range", metavar="A,B", help="steps in pairs of first and last: 3,5,7,7; or all (default: 0,0)"
+        "-er",
+        "--execute-range",
+        metavar="A,B",
+        help="steps in pairs of first and last, such as 3,5,7,7; or all (default: 0,0)",
     )
     parser.add_argument(
         "-child", "--save-operation-child", metavar="BOOL", help="False: only the outermost operators (default: True)"
@@ -185,21 +190,26 @@ def add_msit_options(parser: argparse._ActionsContainer) -> None:
         "-time",
         "--save-time",
         metavar="N",
-        help="0 before, 1 after, 2 both, 3 inputs before and outputs after (default: 3)",
+        help="0: before, 1: after, 2: both, 3: inputs before and outputs after (default: 3)",
     )
     parser.add_argument("-tiling", "--save-tiling", action="store_true", help="accepted for compatibility; no effect")
-    parser.add_argument("-stp", "--save-tensor-part", metavar="N", help="0 inputs, 1 outputs, 2 both (default: 2)")
+    parser.add_argument("-stp", "--save-tensor-part", metavar="N", help="0: inputs, 1: outputs, 2: both (default: 2)")
     parser.add_argument("-device", "--device-id", metavar="N", help="only this device (default: all)")
-    parser.add_argument("-symlink", "--enable-symlink", action="store_true", help="store duplicate data as links")
+    parser.add_argument("-symlink", "--enable-symlink", action="store_true", help="store duplicates as symbolic links")
     parser.add_argument(
         "-config",
         "--config-path",
         type=Path,
         metavar="JSON",
-        help="msit's configuration or acl.json; read again when it changes while the program runs",
+        help="configuration of msit, or acl.json; read again when the file changes",
     )
     parser.add_argument(
-        "-l", "--log-level", choices=LEVELS, default="info", help="lowest level of the messages on standard error"
+        "-l",
+        "--log-level",
+        choices=LEVELS,
+        default="info",
+        metavar="LEVEL",
+        help=f"lowest level of messages: {', '.join(LEVELS)} (default: %(default)s)",
     )
     parser.add_argument(
         "-seed",
@@ -207,7 +217,7 @@ def add_msit_options(parser: argparse._ActionsContainer) -> None:
         nargs="?",
         const=DEFAULT_SEED,
         metavar="N",
-        help=f"seed and deterministic algorithms (without a number {DEFAULT_SEED})",
+        help=f"set the random seed and use deterministic algorithms (N by default: {DEFAULT_SEED})",
     )
 
 

@@ -1,10 +1,11 @@
-"""Dump a program that runs, as msit llm dump and msit debug dump do (``sgsdump-msit``). Apart: a command of its own.
+"""Dump a running program with the commands of msit (``sgsdump-msit``): msit llm dump and msit debug dump.
 
-msit llm dump --exec "python infer.py" [--type model tensor] [-er 0,0] [-ids 2,3_1] [-o DIR] …
+msit llm dump --exec "python infer.py" [--type model tensor] [-er 0,0] [-ids 2,3_1] [-o DIR] ...
 msit debug dump --exec "python infer.py" [--output DIR] [-opname MatMulv2_1,trans_Cast_0]
 
-Both write msit_dump_{time}, which sgsdump show and compare open. Options and defaults are msit's: llm dump takes the
-first round and operators whose type begins as -opname says; debug dump takes every run and exact names.
+Both write msit_dump_{time}, which sgsdump show and compare open. Options and defaults are those of msit: llm dump
+records the first round, and -opname selects types by their beginning; debug dump records every run, and -opname selects
+exact names.
 """
 
 from __future__ import annotations

@@ -307,7 +307,8 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--metrics", action=_Metrics, of=_metrics, type=names, default=[], metavar="NAME,...")
     add_metric(
         parser,
-        "your own metric f(sample, benchmark) -> number, higher is better; none: no agreement of answers; may be repeated",
+        "your own metric f(sample, benchmark) -> number, higher is better; none: no agreement of answers; "
+        "may be repeated",
         repeated=True,
     )
     parser.add_argument(
@@ -353,7 +354,9 @@ def add_listing(parser: argparse._ActionsContainer) -> None:
     )
     parser.add_argument("--top", type=whole_number, metavar="N", help="list only the N layers with the largest error")
     parser.add_argument(
-        "--only-bad", action="store_true", help="list only layers outside the limits, or outside COS 0.99 and RMSE 0.1"
+        "--only-bad",
+        action="store_true",
+        help="list only layers outside the limits (default limits: COS 0.99, RMSE 0.1)",
     )
 
 

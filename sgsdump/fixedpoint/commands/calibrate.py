@@ -130,7 +130,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     quantising.add_argument(
         "--quant-file",
         metavar="FILE",
-        help="your own ranges, bits and weights: JSON or pickle list of {name, min, max, bit, data}, or tensor_min_max.txt",
+        help="your own ranges, bits and weights: JSON or pickle list of {name, min, max, bit, data}, or "
+        "tensor_min_max.txt",
     )
     quantising.add_argument(
         "--plan-of",

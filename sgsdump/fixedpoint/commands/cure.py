@@ -1,10 +1,10 @@
 """Rewrite a float model so that INT8 loses less accuracy, before any convolution needs INT16.
 
 examples:
-  sgsdump cure -m net.onnx -i images/ --input-config input_config.ini -o cured.onnx
-  sgsdump cure -m net.onnx -i images/ --input-config input_config.ini -o cured.onnx --validate faces/
-  sgsdump cure -m net.onnx -i images/ --input-config input_config.ini -o cured.onnx --cures fold,equalise
-  sgsdump calibrate -m cured.onnx -i images/ --input-config input_config.ini --quant-level L2 --quant-file cured.quant.json
+  sgsdump cure -m net.onnx -i images/ --input-config net.ini -o cured.onnx
+  sgsdump cure -m net.onnx -i images/ --input-config net.ini -o cured.onnx --validate faces/
+  sgsdump cure -m net.onnx -i images/ --input-config net.ini -o cured.onnx --cures fold,equalise
+  sgsdump calibrate -m cured.onnx -i images/ --input-config net.ini --quant-level L2 --quant-file cured.quant.json
 
 the cures:
   ranges    widens ranges for values outside the calibration images; written

@@ -59,7 +59,9 @@ class Options:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_argument_group("model and inputs")
     source.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"], help="type of the model")
-    add_model(source, "float model, fixed model (of calibrate, or fixed.sim), or with -t Offline an offline image (.img)")
+    add_model(
+        source, "float model, fixed model (of calibrate, or fixed.sim), or with -t Offline an offline image (.img)"
+    )
     add_feeds(source, "image, folder, list file, .npy, Input_shape= text, or random[:SEED]")
     add_input_config(source, "input_config.ini, for the built-in preprocessing of a float model")
     add_provider(source)
