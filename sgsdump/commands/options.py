@@ -306,7 +306,7 @@ def add_limits(parser: argparse._ActionsContainer, subject: str, documented: boo
         ("--max-rmse", "highest", "RMSE", "0.1"),
     ):
         text = f"{end} {metric} allowed for {subject}" + f" (default: {default})" * documented
-        parser.add_argument(option, type=limit, metavar="X", help=text)
+        parser.add_argument(option, type=limit if documented else float, metavar="X", help=text)
 
 
 def add_allow_missing(parser: argparse._ActionsContainer, text: str, default: bool | None = False) -> None:

@@ -246,12 +246,12 @@ class _Version(argparse.Action):
 
 
 def build_parser(commands: Collection[str] = HELP) -> argparse.ArgumentParser:
-    """With the options of ``commands``, whose modules are imported; of the others it knows the names alone.
+    """Return the parser; only the modules of ``commands`` are imported, of other commands it has the names.
 
-    The help of a command is made of its module's docstring: the first paragraph is the description, ``examples:``
-    follow the options, and the other paragraphs are notes of ``--help-all``. ``RARE`` of the module names the options
-    that only ``--help-all`` shows; ``MOVED`` has former options and their replacements. Commands of installed plug-ins
-    are known if none is called, or one of theirs.
+    The docstring of a command's module is its help: the first paragraph is the description, ``examples:`` follow the
+    options, and the other paragraphs are notes of ``--help-all``. ``RARE`` of the module names the options that only
+    ``--help-all`` shows; ``MOVED`` has former options and what replaces them. Commands of installed plug-ins are known
+    if none of sgsdump's own is called.
     """
     groups = GROUPS if commands and all(name in HELP for name in commands) else grouped(plugins.further_commands())
     parser = Parser(

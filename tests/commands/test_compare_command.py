@@ -131,7 +131,7 @@ def test_integers_need_their_ranges(tmp_path, capsys):
     assert "x: holds integers whose true scale" in captured.out
     assert captured.err == "sgsdump: error: none of 1 layers could be compared; the reasons are listed above\n"
     ranges.write_text("Name:x, min: -0.990000, max: 0.990000;\n")
-    options = ["--tensor-min-max", str(ranges), "--max-rmse", "0.0001"]
+    options = ["--ranges", str(ranges), "--max-rmse", "0.0001"]
     assert main(["compare", str(integers), str(floats), *options]) == 0
     ranges.write_text("Name:x, min: -0.590000, max: 0.590000;\n")
     assert main(["compare", str(integers), str(floats), *options]) == 2

@@ -63,8 +63,8 @@ def test_markdown_lists_what_the_table_lists(folder):
 
 
 def test_three_dumps(folder, capsys):
-    words = "--golden same.npz --format sdk --junit j.xml --markdown m.md --annotate net.onnx out.onnx"
-    assert main(["compare", "far.npz", "good.npz", *words.split()]) == 1
+    words = "same.npz --format sdk --junit j.xml --markdown m.md --annotate net.onnx out.onnx"
+    assert main(["judge", "far.npz", "good.npz", *words.split()]) == 1
     assert capsys.readouterr().out.startswith("index: 0 | add.npy | ")
     assert ElementTree.parse(folder / "j.xml").getroot().get("failures") == "3"
     assert "judged by same.npz" in (folder / "m.md").read_text(encoding="utf-8")

@@ -72,7 +72,6 @@ def test_an_ambiguous_name_is_reported(tmp_path: Path, capsys: pytest.CaptureFix
         (["--name-rule", "(=x"], "is not a regular expression"),
         (["--name-rule", "x=y"], "matches no name of the sample"),
         (["--name-map", "gone.json"], "gone.json"),
-        (["--name-rule", "a=b", "--golden", "a.npz"], "--name-rule cannot be combined with --golden"),
     ],
 )
 def test_what_cannot_be_is_one_line(

@@ -45,14 +45,14 @@ def dumps(tmp_path_factory):
     return folder
 
 
-def on_terminal(folder, width, *options, **environment):
+def on_terminal(folder, width, *options, command="compare", **environment):
     """What stands on the terminal afterwards, and the exit status."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     variables = {"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": str(Path(sgsdump.__file__).parents[1])}
-    command = [sys.executable, "-m", "sgsdump", "compare", "sample.npz", "benchmark.npz", *options]
+    words = [sys.executable, "-m", "sgsdump", command, "sample.npz", "benchmark.npz", *options]
     variables |= {"TERM": "xterm", "PYTHONIOENCODING": "utf-8"} | environment
-    process = subprocess.Popen(command, cwd=folder, env=variables, stdin=theirs, stdout=theirs, stderr=theirs)
+    process = subprocess.Popen(words, cwd=folder, env=variables, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     written = b""
     with open(ours, "rb", buffering=0) as screen:
@@ -132,7 +132,7 @@ def test_what_is_listed(dumps, monkeypatch, capsys):
 
 
 def test_a_golden_comparison_is_such_a_table_too(dumps):
-    text, status = on_terminal(dumps, 90, "--golden", "benchmark.npz", "--top", "2", NO_COLOR="1")
+    text, status = on_terminal(dumps, 90, "benchmark.npz", "--top", "2", command="judge", NO_COLOR="1")
     assert status == 1
     first, _, _, *lines = text.splitlines()
     assert first == "missing: 50 tensors"

@@ -86,10 +86,8 @@ def test_trouble_is_one_line(folders, capsys):
         ("fixed none", "none does not exist"),
         ("fixed empty", "no dump has the same name in both folders (4 dumps in fixed, 0 in empty)"),
         ("broken float", "broken/p0.npz"),
-        ("fixed float --compatible msprobe", "a tool's metrics (--metrics TOOL) is for one run"),
         ("fixed float --metrics msprobe", "a tool's metrics (--metrics TOOL) is for one run"),
         ("fixed float --write-name-map m.json", "--write-name-map is for one run"),
-        ("fixed float --golden float", "--runs cannot be combined with --golden"),
     ):
         assert main(["compare", *words.split(), "--runs"]) == 2
         captured = capsys.readouterr()

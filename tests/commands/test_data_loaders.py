@@ -69,7 +69,7 @@ def test_every_command_takes_the_same_loader(name: str, capsys: pytest.CaptureFi
     assert sgsdump("simulate", "-t", "Fixed", "-m", "fixed.onnx", *given[2:]) == 0
     assert capsys.readouterr().out.count("output out") == 3
     assert sgsdump("tune", "--explain", "--ranges", "log/tensor_min_max.txt", *given) == 0
-    assert sgsdump("diagnose", *given, "--quant-level", "L2", "-o", "diagnosis", "--pictures", 2) == 0
+    assert sgsdump("diagnose", *given, "--quant-level", "L2", "-o", "diagnosis", "--max-images", 2) == 0
     assert Path("diagnosis/report.html").is_file()
     assert sgsdump("tune", "--first", *given, "--quant-level", "L2", "-o", "first", "--rounds", 1) == 0
     assert sgsdump("tune", *given, "--quant-level", "L2", "-o", "tuned", "--rates", 0.9) == 0

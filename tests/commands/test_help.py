@@ -1,4 +1,4 @@
-"""``--help`` of every command: one sentence, options in groups, the essential in few lines, examples, then details."""
+"""``--help`` of every command: a sentence, options in groups, examples; ``--help-all``: every option and notes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from sgsdump.dumps.targets import ENDINGS
 from sgsdump.tensors.tensor import DEVICE_LAYOUTS
 
 PARSERS = build_parser()._subparsers._group_actions[0].choices  # type: ignore[union-attr]
-MOST_LINES = 12
-EVERYWHERE = "help", "quiet", "verbose"
+EVERYWHERE = "help", "help_all", "quiet", "verbose"
 FEW_OPTIONS = 6
 
 
@@ -29,22 +28,8 @@ def test_the_first_paragraph_is_one_sentence(command):
     assert sentence.endswith(".") and ". " not in sentence, sentence
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_the_description_is_short(command):
-    """Without blank lines, up to the examples; what goes further follows them."""
-    before, _, after = COMMANDS[command].__doc__.partition("\nexample")
-    lines = [line for line in before.splitlines() if line.strip()]
-    assert after and len(lines) <= MOST_LINES, len(lines)
-
-
-# Older spellings, which are still taken.
-UNLISTED = {("compare", option) for option in ("golden", "input_tag", "th1", "compatible")}
-
-
 def options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """Those that are listed."""
-    own = [action for action in parser._actions if action.option_strings and action.dest not in EVERYWHERE]
-    return [action for action in own if action.help is not argparse.SUPPRESS]
+    return [action for action in parser._actions if action.option_strings and action.dest not in EVERYWHERE]
 
 
 def _dest(action: argparse.Action) -> str:
@@ -61,9 +46,8 @@ def test_many_options_stand_in_groups(command):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_is_explained(command):
-    assert all(action.help for action in options(PARSERS[command]))
-    unlisted = [action for action in PARSERS[command]._actions if action.help is argparse.SUPPRESS]
-    assert {(command, action.dest) for action in unlisted} == {one for one in UNLISTED if one[0] == command}
+    assert all(action.help for action in PARSERS[command]._actions)
+    assert not any(action.help is argparse.SUPPRESS for action in PARSERS[command]._actions)
 
 
 def text_of(option: str, command: str) -> str:
@@ -111,6 +95,19 @@ def test_what_is_mistyped_is_told_with_the_nearest_and_its_own_help(words, expec
         main(words.split())
     error = capsys.readouterr().err
     assert ended.value.code == 2 and expected in error and error.count("\n") == 1
+
+
+def test_help_shows_the_common_options_and_help_all_every_one(capsys):
+    texts = []
+    for option in ("--help", "--help-all"):
+        with pytest.raises(SystemExit) as ended:
+            main(["compare", option])
+        assert ended.value.code == 0
+        texts.append(capsys.readouterr().out)
+    first, whole = texts
+    assert "--scheduler" in whole and "--scheduler" not in first and "\nexit status:\n" in whole
+    assert first.endswith("sgsdump compare --help-all shows 15 more options and notes.\n")
+    assert all(line in whole for line in first.splitlines()[:-1])
 
 
 @pytest.mark.parametrize(("asked", "same"), [("help compare", "compare --help"), ("help", "--help")])

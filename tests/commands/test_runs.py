@@ -139,7 +139,7 @@ def test_runs_without_a_partner_and_other_trouble_are_told(
     assert "Runs compared: 3, of which differ: 0; with layers that cannot be compared: 1." in out
     status, _, err = said(capsys, "compare", tree, other, "--write-name-map", tmp_path / "names.json")
     assert status == 2 and "--write-name-map is for one run" in err
-    status, _, err = said(capsys, "compare", tree, tree, "--golden", tree)
+    status, _, err = said(capsys, "judge", tree, tree, tree)
     assert status == 2 and "holds 4 runs" in err
     status, out, _ = said(capsys, "compare", f"{tree}@step=0", f"{other}@step=2")
     assert "== step 0, rank 0 against step 2, rank 0\n" in out and "Only in the sample: step 0, rank 1" in out

@@ -143,7 +143,7 @@ def dumps(tmp_path, monkeypatch):
     [
         [],
         ["--metric", "angle.py:largest", "--metrics", "sqnr,top5", "--html", "page.html"],
-        ["--compatible", "msaccucmp", "--sort", "worst"],
+        ["--metrics", "msaccucmp", "--sort", "worst"],
     ],
 )
 def test_compare_gives_the_result_of_one_process(dumps, dask_cluster, capsys, words):
@@ -211,7 +211,7 @@ def test_diagnose_writes_the_files_of_one_process(tmp_path, monkeypatch, dask_cl
     monkeypatch.chdir(tmp_path)
     demo._lay_out(demo._digits())
     command = (
-        "diagnose -m digits.onnx -i pictures --input-config input_config.ini --pictures 3 --quant-level L3".split()
+        "diagnose -m digits.onnx -i pictures --input-config input_config.ini --max-images 3 --quant-level L3".split()
     )
     assert main([*command, "-o", "one_process"]) == 0
     alone = capsys.readouterr().out

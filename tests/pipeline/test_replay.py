@@ -195,7 +195,7 @@ def test_a_layer_that_golden_lacks_in_compare(folder: Path, capsys: pytest.Captu
 
     save_dump([tensor for name, tensor in open_dump("a").items() if name != "c2"], "golden.npz")
     capsys.readouterr()
-    command = ["compare", "a", "a", "--golden", "golden.npz", "--json", "g.json", "--junit", "g.xml"]
+    command = ["judge", "a", "a", "golden.npz", "--json", "g.json", "--junit", "g.xml"]
     assert main(command) == 1
     assert capsys.readouterr().out.splitlines()[0] == "missing: 1 tensor"
     assert findings("g.json")[0] | {"figures": {}} == findings("g.json")[0]

@@ -1,7 +1,7 @@
 """Faults of an executor: a plug-in that computes as onnxruntime does, but for one tensor; run as a user would.
 
 ``pipeline -cd`` against onnxruntime's dump, ``--bisect``, and the three-way comparison with a float16 and a golden run
-(``pipeline -g``, and ``compare --golden`` of the dumps alone), in turn. The healthy ones compute the same another way:
+(``pipeline -g``, and ``judge`` of the dumps alone), in turn. The healthy ones compute the same another way:
 onnxruntime with all its fusing, the sums of convolutions in another order, the reference evaluator.
 """
 
@@ -269,11 +269,11 @@ def _told(folder: Path, culprits: frozenset[str], rng: np.random.Generator, exec
 
 
 def _compared(folder: Path, culprits: frozenset[str], run: list[str], executor: str) -> Outcome:
-    """``compare --golden`` of dumps alone: no model, nothing is computed again but the whole model at the dump."""
+    """``judge`` of dumps alone: no model, nothing is computed again but the whole model at the dump."""
     dumped = sgsdump(*run, "-f", executor, "-o", "dump", folder=folder).stdout.splitlines()
     fused = [text.split()[5] for text in dumped if text.startswith("wrong only while it is fused: ")]
-    files = ["dump", "half", "--golden", "float", "--input-tag", "2", "--json", "golden.json"]
-    done = sgsdump("compare", *files, folder=folder)
+    files = ["dump", "half", "float", "--times", "2", "--json", "golden.json"]
+    done = sgsdump("judge", *files, folder=folder)
     findings = json.loads((folder / "golden.json").read_text())["findings"]
     causes = [f["layer"] for f in findings if f["kind"] in ("cause", "not finite")]
     line = next((text for text in done.stdout.splitlines() if "that does not pass" in text), "")

@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_th1(tolerance, text="value of |golden| above which diff3 is relative (default: %(default)g)", default=TH1)
     add_allow_missing(tolerance, "ignore missing tensors")
-    add_listing(parser.add_argument_group("table"))
+    add_listing(parser.add_argument_group("table"), "that do not pass")
     add_tables(parser.add_argument_group("output files"))
 
 

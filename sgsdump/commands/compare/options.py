@@ -26,7 +26,6 @@ from sgsdump.commands.options import (
     add_runs,
     add_scheduler,
     add_stages,
-    limit,
     names,
     record,
     whole_number,
@@ -227,7 +226,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_dumps(parser)
     _add_pairing(parser.add_argument_group("pairing of tensors"))
     _add_metrics(parser.add_argument_group("metrics and limits (exit status 1 if a limit is exceeded)"))
-    add_listing(parser.add_argument_group("table"))
+    add_listing(parser.add_argument_group("table"), "outside the limits (default limits: COS 0.99, RMSE 0.1)")
     _add_files(parser.add_argument_group("output files"))
 
 
@@ -290,10 +289,10 @@ def _add_pairing(parser: argparse._ActionsContainer) -> None:
 
 def _add_metrics(parser: argparse._ActionsContainer) -> None:
     add_limits(parser, "a layer", documented=False)
-    parser.add_argument("--max-mse", type=limit, metavar="X", help="highest MSE allowed for a layer")
+    parser.add_argument("--max-mse", type=float, metavar="X", help="highest MSE allowed for a layer")
     parser.add_argument(
         "--max-channel-rmse",
-        type=limit,
+        type=float,
         metavar="X",
         help="highest RMSE allowed for a channel, apart from errors that all channels share",
     )
@@ -340,8 +339,8 @@ class _Metrics(Listing):
         super().__call__(parser, namespace, [name for name in values if name not in VENDOR_METRICS], option_string)
 
 
-def add_listing(parser: argparse._ActionsContainer) -> None:
-    """Add the options of the table."""
+def add_listing(parser: argparse._ActionsContainer, bad: str) -> None:
+    """Add the options of the table; ``bad``: the layers of ``--only-bad``."""
     parser.add_argument(
         "--format",
         choices=("table", "sdk"),
@@ -353,11 +352,7 @@ def add_listing(parser: argparse._ActionsContainer) -> None:
         help="order of the model, or largest error first (default: depth; with --top worst)",
     )
     parser.add_argument("--top", type=whole_number, metavar="N", help="list only the N layers with the largest error")
-    parser.add_argument(
-        "--only-bad",
-        action="store_true",
-        help="list only layers outside the limits (default limits: COS 0.99, RMSE 0.1)",
-    )
+    parser.add_argument("--only-bad", action="store_true", help=f"list only layers {bad}")
 
 
 def add_tables(parser: argparse._ActionsContainer) -> None:

@@ -51,7 +51,6 @@ from sgsdump.commands.options import (
 from sgsdump.fixedpoint.verbs.network import open_network
 from sgsdump.models.network import Network
 
-
 RARE = ("--model-inputs", "--model-outputs")
 
 

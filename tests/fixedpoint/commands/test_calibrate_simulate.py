@@ -100,7 +100,7 @@ def test_padded_buffers_lie_as_the_sdks_and_our_parse_net_text_undoes_them(wide_
 
 def test_what_cannot_be_unpadded_is_not_compared(wide_folder, capsys):
     capsys.readouterr()
-    compare = ["compare", "sigma_outtensor_dump.bin", "float.bin", "--tensor-min-max", "log/tensor_min_max.txt"]
+    compare = ["compare", "sigma_outtensor_dump.bin", "float.bin", "--ranges", "log/tensor_min_max.txt"]
     assert main(compare) != 0
     out = capsys.readouterr().out
     reason, names = re.search(r"\n  (is a padded hardware buffer, .*):\n +(.*)\n", out).groups()

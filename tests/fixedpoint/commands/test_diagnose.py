@@ -152,8 +152,8 @@ def test_a_fixed_model_or_ranges_stand_in_for_a_calibration(digits, capsys):
 
 def test_what_is_assumed_is_said_first(digits, capsys):
     (digits / "pre.py").write_text(PREPROCESS)
-    assert main("diagnose -m digits.onnx -i pictures -n pre.py --pictures 2 --quant-level L2".split()) == 0
-    lines = capsys.readouterr().out.splitlines()
+    assert main("diagnose -m digits.onnx -i pictures -n pre.py --max-images 2 --quant-level L2".split()) == 0
+    lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("assumed: no --input-config given")
     assert (
         lines[1] == "assumed: input 'image' has mean 127:127:127, std_value 128:128:128 and is GRAY, measured by "
@@ -163,8 +163,8 @@ def test_what_is_assumed_is_said_first(digits, capsys):
     assert (made.training_format, made.input_format) == ("RGB", "GRAY")
     assert (made.mean, made.std) == ((127.0,) * 3, (128.0,) * 3)
     assert "measured by running the preprocess file" in (digits / "diagnosis/report.html").read_text()
-    assert main("diagnose -m digits.onnx -i pictures --pictures 2 --quant-level L2 -o plain".split()) == 0
-    assert "GRAY image divided by 255" in capsys.readouterr().out.splitlines()[1]
+    assert main("diagnose -m digits.onnx -i pictures --max-images 2 --quant-level L2 -o plain".split()) == 0
+    assert "GRAY image divided by 255" in capsys.readouterr().err.splitlines()[1]
 
 
 def test_a_preprocess_file_that_disagrees_is_said(digits, capsys):
@@ -225,7 +225,7 @@ def test_both_spellings_and_exit_status_by_a_limit(digits):
         (["-o", "pictures"], "cannot write pictures: this command reads or writes that file already"),
         (["-o", "pictures", "-i", "pictures/15.png"], "cannot write pictures: that folder holds pictures/15.png"),
         (["-o", "pictures", "--evaluate", "pictures"], "cannot write pictures: this command"),
-        (["--max-images", "0"], "--pictures"),
+        (["--max-images", "0"], "--max-images"),
         (["--quant-level", "L9"], "L9"),
         (["--min-cos", "2"], "COS"),
         (["--fixed", "digits.onnx", "--ranges", "x"], "not allowed with"),

@@ -56,7 +56,7 @@ def test_defaults_of_options(command, option, value, stated):
 @pytest.mark.parametrize(
     ("command", "stated", "done"),
     [
-        ("calibrate", "up to four million of them", round(WEIGHTS_LIMIT / 1e6) == 4),
+        ("calibrate", "weights (up to four million)", round(WEIGHTS_LIMIT / 1e6) == 4),
         ("calibrate", "(default: 0.002)", THRESHOLD == 0.002),
         ("tune", "inputs whose range is over 30", WIDE == 30),
         ("tune", "layers of RMSE over 0.5", RMSE_OVER == 0.5),

@@ -106,7 +106,9 @@ def test_the_command_writes_what_calibrate_takes(folder: Path, monkeypatch, caps
 
 def test_diagnose_proposes_the_cure_first(folder: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(folder)
-    words = "diagnose -m net.onnx -i pictures --input-config input_config.ini --quant-level L2 --cure -o d --pictures 1"
+    words = (
+        "diagnose -m net.onnx -i pictures --input-config input_config.ini --quant-level L2 --cure -o d --max-images 1"
+    )
     assert main(words.split()) == 0
     said = capsys.readouterr().out
     assert said.index("Before raising anything take the cured model") < said.index("Put this into input_config.ini")
@@ -135,7 +137,7 @@ def louder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_plan_goes_onto_the_cured_model(louder: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(louder)
     words = "-m net.onnx -i pictures --input-config input_config.ini"
-    assert main(f"diagnose {words} --quant-level L2 --cure -o d --pictures 1".split()) == 0
+    assert main(f"diagnose {words} --quant-level L2 --cure -o d --max-images 1".split()) == 0
     said = capsys.readouterr().out
     ways = dict(re.findall(r"(as it is[^:;]*|cured[^:;]*): c3 ([\de.-]+)", said[said.index("The ways") :]))
     plan = next(float(error) for way, error in ways.items() if "of 3 convolutions at 16 bits" in way)
