@@ -46,8 +46,8 @@ def test_many_options_stand_in_groups(command):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_is_explained(command):
-    assert all(action.help for action in PARSERS[command]._actions)
-    assert not any(action.help is argparse.SUPPRESS for action in PARSERS[command]._actions)
+    assert all(action.help for action in options(PARSERS[command]))
+    assert not any(action.help is argparse.SUPPRESS for action in options(PARSERS[command]))
 
 
 def text_of(option: str, command: str) -> str:
