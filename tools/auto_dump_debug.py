@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compare two dumps, or simulate a float and a fixed model and compare these; auto_dump_debug.sh runs this.
+"""Compare two dumps, or simulate a float and a fixed model and compare their dumps; auto_dump_debug.sh runs this.
 
 auto_dump_debug.sh SDK_DIR sample.bin benchmark.bin
 auto_dump_debug.sh SDK_DIR FLOAT_MODEL FIXED_MODEL IMAGE LABEL Classification|Detection|Unknown PREPROCESS.py
@@ -8,9 +8,9 @@ examples:
   auto_dump_debug.sh ~/SGS_IPU_SDK ~/sample.bin ~/benchmark.bin
   auto_dump_debug.sh ~/SGS_IPU_SDK net_float.sim net_fixed.sim img.bmp label.txt Unknown net.py
 
-The sample is the dump under test (the fixed model), the benchmark the reference (the float or original model). The
-report goes into Undefined_BENCHMARK_DumpDebug_out; an older one is renamed. SDK_DIR and LABEL are not looked into.
-With $SGS_OP_TYPE set the lines are those of older SDKs and of the manual, "OP_TYPE:CONV_2D MSE:... COS:... RMSE:...".
+The sample is the dump under test, such as the fixed model's. The benchmark is the reference, such as the float model's.
+The report goes into Undefined_BENCHMARK_DumpDebug_out; an older folder is renamed. SDK_DIR and LABEL are ignored.
+With $SGS_OP_TYPE, the lines have the form of older SDKs and of the manual: "OP_TYPE:CONV_2D MSE:... COS:... RMSE:...".
 """
 
 from __future__ import annotations

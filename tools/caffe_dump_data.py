@@ -3,7 +3,7 @@
 
 --dump_bin True   dumpData/caffe_NHWC_outtensor_dump.bin
 --dump_bin False  dumpData/caffe_NHWC_outtensor_dump.txt, and a text file per blob in dumpData/NHWC and dumpData/NCHW
-Both write dumpData/shape.txt. The first input is left out of the dump, and has files of its own in NHWC and NCHW.
+Both write dumpData/shape.txt. The dump has no first input; its values are in NHWC and NCHW.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     from sgsdump.cli import exit_status
     from sgsdump.commands.sdk.options import dump_parser
 
-    parser = dump_parser(__doc__, "prototxt")
-    parser.add_argument("--weight_file", required=True, help="caffemodel")
+    parser = dump_parser(__doc__, "Caffe model (.prototxt)")
+    parser.add_argument("--weight_file", required=True, help="weights of the model (.caffemodel)")
     args = parser.parse_args(argv)
     return exit_status("caffe_dump_data.py", lambda: run(args))
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Compare the layers of two dumps, inputs too, as the SDK's dump_debug.py does.
+"""Compare the layers and inputs of two dumps, as the SDK's dump_debug.py does.
 
-dump_debug.py fixed.bin float.bin            a line of MSE, COS and RMSE for every tensor that both hold
-dump_debug.py fixed.bin float.bin TENSOR     that line, and the values side by side in ./fixed.txt and ./float.txt
+dump_debug.py fixed.bin float.bin            MSE, COS and RMSE of every tensor in both dumps
+dump_debug.py fixed.bin float.bin TENSOR     the same for one tensor; its values are in ./fixed.txt and ./float.txt
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     from sgsdump.cli import exit_status
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("fixed", type=Path, metavar="fixed.bin", help="the dump under test")
+    parser.add_argument("fixed", type=Path, metavar="fixed.bin", help="dump under test")
     parser.add_argument("float", type=Path, metavar="float.bin", help="reference dump")
-    parser.add_argument("tensor", nargs="?", help="name of one tensor")
+    parser.add_argument("tensor", nargs="?", help="name of a tensor")
     args = parser.parse_args(argv)
     return exit_status("dump_debug.py", lambda: run(args))
 

@@ -40,31 +40,48 @@ def arguments() -> argparse.ArgumentParser:
         sub.set_defaults(kind=kind)
         _common(sub)
         if kind in ("full", "range"):
-            sub.add_argument("-s", "--step", type=int, default=1, help="every STEP-th tensor (%(default)s)")
+            sub.add_argument(
+                "-s", "--step", type=int, default=1, help="dump every STEP-th tensor (default: %(default)s)"
+            )
         if kind in ("once", "list"):
             several = {"nargs": "+"} if kind == "list" else {"nargs": 1}
-            sub.add_argument("-n", "--output_name", dest="names", required=True, metavar="NAME", **several)
+            sub.add_argument(
+                "-n", "--output_name", dest="names", required=True, metavar="NAME", help="tensor to dump", **several
+            )
         if kind == "range":
-            sub.add_argument("-b", "--begin", metavar="I", help="topological index to begin with")
-            sub.add_argument("-e", "--end", metavar="I", help="topological index to end with")
-            sub.add_argument("-bs", "--begin_string", metavar="NAME", help="name of the tensor to begin with")
-            sub.add_argument("-es", "--end_string", metavar="NAME", help="name of the tensor to end with")
+            sub.add_argument("-b", "--begin", metavar="I", help="topological index of the first tensor")
+            sub.add_argument("-e", "--end", metavar="I", help="topological index of the last tensor")
+            sub.add_argument("-bs", "--begin_string", metavar="NAME", help="name of the first tensor")
+            sub.add_argument("-es", "--end_string", metavar="NAME", help="name of the last tensor")
     return parser
 
 
 def _common(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
-        "-f", "--frame_type", dest="executor", required=True, metavar="EXECUTOR", help="ort, sdaa, any other"
+        "-f",
+        "--frame_type",
+        dest="executor",
+        required=True,
+        metavar="EXECUTOR",
+        help="executor: ort, sdaa, or another executor of sgsdump pipeline",
     )
     sub.add_argument("-d", "--onnx_dir", dest="model", type=Path, required=True, metavar="MODEL", help="ONNX model")
     sub.add_argument("-mt", "--model_type", metavar="TYPE", help="float16 or fp16 runs a float16 copy of the model")
-    sub.add_argument("-i", "--input_file", metavar="NAME:FILE.npy", help="inputs; several with commas between")
+    sub.add_argument("-i", "--input_file", metavar="NAME:FILE.npy", help="input arrays, separated by commas")
     sub.add_argument("-p", "--passed_path", type=Path, metavar="FILE.py", help="sdaa: file of passes to run")
-    sub.add_argument("-cd", "--compare_dir", type=Path, metavar="DIR", help="files to compare the outputs with")
-    sub.add_argument("-g", "--golden_dir", type=Path, metavar="DIR", help="golden files, for the three-way comparison")
-    sub.add_argument("-t", "--input_tag", type=float, metavar="X", help="pass within X times the golden's error (10)")
-    sub.add_argument("-t1", "--th1", type=float, metavar="X", help="threshold of diff3 and all_close (1e-6)")
-    sub.add_argument("-t2", "--th2", type=float, metavar="X", help="diff2 above it is listed in the summary (1e-3)")
+    sub.add_argument("-cd", "--compare_dir", type=Path, metavar="DIR", help="dump to compare the outputs with")
+    sub.add_argument("-g", "--golden_dir", type=Path, metavar="DIR", help="golden dump, for the three-way comparison")
+    sub.add_argument(
+        "-t",
+        "--input_tag",
+        type=float,
+        metavar="X",
+        help="highest ratio of the error to the error of -cd, both against -g (default: 10)",
+    )
+    sub.add_argument("-t1", "--th1", type=float, metavar="X", help="limit of diff3 and all_close (default: 1e-6)")
+    sub.add_argument(
+        "-t2", "--th2", type=float, metavar="X", help="list tensors whose diff2 is above X (default: 1e-3)"
+    )
 
 
 if __name__ == "__main__":

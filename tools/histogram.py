@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Draw every layer's values against its calibrated range into ./Histograms, as the SDK's histogram.py does.
+"""Draw the values of every layer against its range into ./Histograms, as the SDK's histogram.py does.
 
-histogram.py DUMP TENSOR_MIN_MAX      the dump binary or text, the ranges as text, JSON or pickle
+histogram.py DUMP TENSOR_MIN_MAX      a binary or text dump; ranges as text, JSON or pickle
 """
 
 from __future__ import annotations

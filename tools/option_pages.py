@@ -20,8 +20,8 @@ _DEFAULT = re.compile(r" \(default: ([^()]*(?:\([^()]*\)[^()]*)*)\)")
 _HEAD = """\
 # The options of all commands
 
-`sgsdump COMMAND --help` shows the common options of a command. `--help-all` also shows the notes, and the options marked
-\\* on this page. `python tools/option_pages.py` writes this page from the same texts.
+`sgsdump COMMAND --help` shows the common options of a command. `--help-all` also shows the notes, and the options
+marked \\* on this page. `python tools/option_pages.py` writes this page from the same texts.
 
 Every command also has these options:
 

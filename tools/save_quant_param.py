@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Write the quant parameters of a fixed model, as the SDK's save_quant_param.py does: what --quant_file takes.
+"""Write the quantisation parameters of a fixed model for --quant_file, as the SDK's save_quant_param.py does.
 
 save_quant_param.py -m net_fixed.sim --output_mode JSON|Pickle
 
-The file is MODEL.json or MODEL.pkl beside the model: for every tensor and weight its name, min, max and bit.
+The file is MODEL.json or MODEL.pkl beside the model. It has the name, min, max and bit of every tensor and weight.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ def run(argv: Sequence[str]) -> int:
     from sgsdump.sidecars import quant_param
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-m", "--model", required=True, help="fixed model: fixed.sim, or of calibrator.py")
-    parser.add_argument("--output_mode", choices=list(FORMS), default="JSON", help="default: %(default)s")
+    parser.add_argument("-m", "--model", required=True, help="fixed model: fixed.sim, or ONNX of calibrator.py")
+    parser.add_argument(
+        "--output_mode", choices=list(FORMS), default="JSON", help="format of the file (default: %(default)s)"
+    )
     args = parser.parse_args(argv)
     params = quant_params(open_model(args.model))
     path = Path(f"{args.model}{ENDINGS[args.output_mode]}")

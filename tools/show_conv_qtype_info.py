@@ -3,8 +3,8 @@
 
 show_conv_qtype_info.py -m net_cmodel_float.sim --input_config input_config.ini --quant_level ALL
 
-The file has a block for each number of bits, as the manual shows it; the SDK's word for the block of 8 bits is not
-known, ours is qtype_INT8. float.sim and fixed.sim say the types too.
+The file has a block for each number of bits, as in the manual. The SDK's name of the 8-bit block is unknown; ours is
+qtype_INT8. float.sim and fixed.sim also contain the types.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ def run(argv: Sequence[str]) -> int:
     from sgsdump.fixedpoint.sim.file import read
     from sgsdump.fixedpoint.sim.qtypes import LEVELS, qtype_text
 
-    no_effect = [NoEffect(("--input_config",), "the model has the types of all convolutions")]
+    no_effect = [NoEffect(("--input_config",), "the model contains the types of all convolutions")]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-m", "--model", required=True, help="cmodel_float.sim, float.sim or fixed.sim")
-    parser.add_argument("--quant_level", choices=list(LEVELS), default="ALL", help="bits (default: %(default)s)")
+    parser.add_argument(
+        "--quant_level", choices=list(LEVELS), default="ALL", help="numbers of bits to write (default: %(default)s)"
+    )
     accept(parser, no_effect)
     args = parser.parse_args(argv)
     for note in no_effect_notes(args, no_effect):

@@ -4,8 +4,8 @@
 show_img_info.py -m net.img
 show_img_info.py -m net.img --version
 
-The lines are those that parse_img of SDK 1.1.5 prints of the header; SGS_FASRRUN_MODEL_SIZE is left out. --version
-prints the version alone; the form of the SDK's line is not known. `sgsdump show net.img` lists names and scales.
+The lines are those of parse_img of SDK 1.1.5, without SGS_FASRRUN_MODEL_SIZE. --version prints only the version; the
+form of the SDK's line is unknown. `sgsdump show net.img` lists names and scales.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def run(argv: Sequence[str]) -> int:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-m", "--model", required=True, help="offline image (.img)")
-    parser.add_argument("--version", action="store_true", help="print only the version of the SDK that compiled it")
+    parser.add_argument(
+        "--version", action="store_true", help="print only the version of the SDK that compiled the image"
+    )
     args = parser.parse_args(argv)
     image = read(args.model)
     print(f"{image.version}\n" if args.version else header_text(image), end="")

@@ -4,10 +4,10 @@
 show_tensor_info.py -m net_fixed.sim
 show_tensor_info.py -m net_fixed.sim -u tensor
 
-Writes into the current folder, for -u op TensorID_op.txt and TensorID_op.png: the tensors in memory by operator; for
--u tensor TensorID_tensor.txt and TensorID_tensor.png: a line and a column for each tensor. Without -u it writes all
-four. IDs are places in the file, as in the text of parse_net; operators are those of a fixed dump. The SDK's form of
-these files is not known: ours are tables with tabs.
+-u op writes TensorID_op.txt and TensorID_op.png: the tensors in memory, by operator. -u tensor writes
+TensorID_tensor.txt and TensorID_tensor.png: a line and a column per tensor. Without -u, all four files are written
+into the current folder. IDs are positions in the file, as in the text of parse_net. Operators are those of a fixed
+dump. The SDK's form of these files is unknown; ours are tables with tabs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def run(argv: Sequence[str]) -> int:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-m", "--model", required=True, help="fixed.sim")
-    parser.add_argument("-u", "--unit", choices=UNITS, help="what a line of the text is (default: both files)")
+    parser.add_argument("-u", "--unit", choices=UNITS, help="unit of a line of the text (default: both)")
     args = parser.parse_args(argv)
     memory = memory_of(read(Path(args.model)))
     for unit in [args.unit] if args.unit else UNITS:

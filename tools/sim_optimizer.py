@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Find quant plans of 8-bit and 16-bit convolutions, as the SDK's sim_optimizer.py does.
+"""Find plans of INT8 and INT16 convolutions, as the SDK's sim_optimizer.py does.
 
-sim_optimizer.py -i pictures -m float_model -n preprocess.py --input_config input_config.ini
+sim_optimizer.py -i images -m float_model -n preprocess.py --input_config input_config.ini
 
 example:
   sim_optimizer.py -i images/ -m net_float.sim -n net.py --input_config input_config.ini --num_process 20
 
-Writes ./optimized_quant_info_{i}_{rate}.pkl for the i-th of the compression_rates below, and the same as
-./optimized_quant_info_{i}.pkl, for sim_calibrator.py --quant_file; what `sgsdump tune` writes besides goes into
+For the i-th rate of compression_rates in this file, it writes ./optimized_quant_info_{i}_{rate}.pkl and, with the same
+content, ./optimized_quant_info_{i}.pkl, for sim_calibrator.py --quant_file. The other results of `sgsdump tune` are in
 ./optimized.
 """
 
@@ -36,12 +36,16 @@ def run(argv: Sequence[str]) -> int:
 
     no_effect = [NoEffect(("--soc_version",), "there is one simulation for all chips")]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-i", "--image", required=True, help="picture, folder or list file")
+    parser.add_argument("-i", "--image", required=True, help="image, folder or list file")
     parser.add_argument("-m", "--model", required=True, help="float model: .sim, ONNX, or Caffe's .prototxt")
-    parser.add_argument("--weight_file", help="weights of a Caffe model; not an option of the SDK's")
-    parser.add_argument("-n", "--preprocess", help="preprocess file(s), or the SDK's presets, one per input, by commas")
-    parser.add_argument("--input_config", required=True, help="input_config.ini, all convolutions at 8 bits")
-    parser.add_argument("--num_process", type=int, default=1, help="processes that calibrate (default: %(default)s)")
+    parser.add_argument("--weight_file", help="weights of a Caffe model (no option of the SDK)")
+    parser.add_argument(
+        "-n", "--preprocess", help="preprocess file(s) or SDK presets, one per input, separated by commas"
+    )
+    parser.add_argument("--input_config", required=True, help="input_config.ini with all convolutions at INT8")
+    parser.add_argument(
+        "--num_process", type=int, default=1, help="number of processes for calibration (default: %(default)s)"
+    )
     accept(parser, no_effect)
     args = parser.parse_args(argv)
     for note in no_effect_notes(args, no_effect):

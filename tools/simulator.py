@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run pictures through a float or fixed model, as the SDK's simulator.py does.
+"""Run images through a float or fixed model, as the SDK's simulator.py does.
 
 simulator.py -i image -m model -c Classification|Detection|Unknown -t Float|Fixed|Offline -n preprocess.py [-l label]
 
@@ -8,11 +8,11 @@ examples:
   simulator.py -i img.bmp -m net_fixed.sim -c Unknown -t Fixed -n net.py --dump_rawdata
   simulator.py -i img.bmp -m net.img -c Unknown -t Offline -n net.py
 
-The model is the SDK's .sim file, ONNX, Caffe, or the fixed model of calibrator.py. Offline runs the fixed model inside
-the image (.img); the hardware's commands in it are not read.
+The model is a .sim file of the SDK, ONNX, Caffe, or the fixed model of calibrator.py. Offline runs the fixed model
+inside the offline image (.img) and ignores its hardware commands.
 
 DebugConfig.txt in the current folder switches the dump on. Classification prints the five best classes of the first
-output (-l: their names, one a line); Unknown and Detection write all outputs to output/unknown_MODEL_IMAGE.txt.
+output. Unknown and Detection write all outputs to output/unknown_MODEL_IMAGE.txt.
 """
 
 from __future__ import annotations
@@ -42,23 +42,28 @@ def run(argv: Sequence[str]) -> int:
 
     no_effect = [
         NoEffect(("--skip_garbage",), "outputs are never padded here", value=False),
-        NoEffect(("--num_process",), "pictures run one after another"),
+        NoEffect(("--num_process",), "images run one after another"),
         NoEffect(("--draw_result",), "boxes are not decoded"),
-        NoEffect(("--continue_run",), "every run begins anew", value=False),
-        NoEffect(("--save_input",), "the dump has the input", value=False),
+        NoEffect(("--continue_run",), "every run starts from the beginning", value=False),
+        NoEffect(("--save_input",), "the dump contains the input", value=False),
         NoEffect(("--tool",), "there is no other simulator to start"),
         NoEffect(("--soc_version",), "there is one simulation for all chips"),
     ]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-i", "--image", required=True, help="picture, folder or list file")
-    parser.add_argument("-m", "--model", required=True, help="float model, fixed model, or image (.img)")
-    parser.add_argument("--weight_file", help="weights of a Caffe model; not an option of the SDK's")
-    parser.add_argument("-l", "--label", help="names of the classes, one a line")
-    parser.add_argument("-c", "--category", required=True, choices=["Classification", "Detection", "Unknown"])
-    parser.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"])
-    parser.add_argument("-n", "--preprocess", help="preprocess file(s), or the SDK's presets, one per input, by commas")
-    parser.add_argument("--input_config", help="input_config.ini, for the built-in preprocess of a float model")
-    parser.add_argument("--dump_rawdata", action="store_true", help="write what the board reads as IMAGE.bin")
+    parser.add_argument("-i", "--image", required=True, help="image, folder or list file")
+    parser.add_argument("-m", "--model", required=True, help="float model, fixed model, or offline image (.img)")
+    parser.add_argument("--weight_file", help="weights of a Caffe model (no option of the SDK)")
+    parser.add_argument("-l", "--label", help="file with the names of the classes, one per line")
+    parser.add_argument("-c", "--category", required=True, choices=["Classification", "Detection", "Unknown"],
+                        help="form of the printed outputs")  # fmt: skip
+    parser.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"], help="type of the model")
+    parser.add_argument(
+        "-n", "--preprocess", help="preprocess file(s) or SDK presets, one per input, separated by commas"
+    )
+    parser.add_argument("--input_config", help="input_config.ini, for the built-in preprocessing of a float model")
+    parser.add_argument(
+        "--dump_rawdata", action="store_true", help="also write the input bytes of the board as IMAGE.bin"
+    )
     accept(parser, no_effect)
     args = parser.parse_args(argv)
     for note in no_effect_notes(args, no_effect):

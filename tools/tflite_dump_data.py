@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Dump every layer of a TFLite model into ./dumpData, as the SDK's tflite_dump_data.py does.
 
-The file is dumpData/tflite_outtensor_dump.bin, also for --dump_bin False, which prints the values.
-Needs LiteRT: pip install 'sgsdump[tflite]'
+The file is dumpData/tflite_outtensor_dump.bin, also for --dump_bin False, which writes text.
+LiteRT is required: pip install 'sgsdump[tflite]'
 """
 
 from __future__ import annotations

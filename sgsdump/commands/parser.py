@@ -124,7 +124,8 @@ class Parser(argparse.ArgumentParser):
         finally:
             for action, help in zip(rare, texts):
                 action.help = help
-        more = [f"{len(rare)} more options"] * bool(rare) + ["notes"] * bool(self.notes)
+        count = sum("--help-all" not in action.option_strings for action in rare)
+        more = [f"{count} more options"] * bool(count) + ["notes"] * bool(self.notes)
         return f"{text}\n{self.prog} --help-all shows {' and '.join(more)}.\n" if more else text
 
     def format_help_all(self, with_notes: bool = True) -> str:
@@ -294,6 +295,7 @@ def _define(parser: Parser, name: str) -> None:
         each.description = textwrap.fill(" ".join((each.description or "").split()), WIDTH)
         each.add_argument("--help-all", action=_HelpAll, nargs=0, help="show every option and the notes, and exit")
     for each in leaves:
+        each.notes = parser.notes
         _add_loudness(each)
     parser.set_defaults(run=command.run)
 

@@ -29,8 +29,8 @@ a third run:
 
 two models (ONNX):
   Initializers and constants are compared by name, the largest difference
-  first. --match-by-value pairs renamed weights. The last lines show how to
-  compare what the models compute.
+  first. --match-by-value pairs renamed weights. The last lines of the output
+  show how to compare the results of the models.
 
 two range files (tensor_min_max.txt or quant files):
   The ranges are compared tensor by tensor; --limit apart=X sets a limit.

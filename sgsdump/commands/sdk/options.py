@@ -39,7 +39,7 @@ def accept(parser: argparse.ArgumentParser, options: Sequence[NoEffect]) -> None
     """Let ``parser`` take the options."""
     for option in options:
         action = {} if option.value else {"action": "store_true"}
-        parser.add_argument(*option.flags, dest=option.name, help=f"accepted; {option.why}", **action)  # type: ignore[arg-type]
+        parser.add_argument(*option.flags, dest=option.name, help=f"accepted, no effect: {option.why}", **action)  # type: ignore[arg-type]
 
 
 def no_effect_notes(args: argparse.Namespace, options: Sequence[NoEffect]) -> list[str]:
@@ -97,16 +97,23 @@ def calibrate_arguments(
     parser = argparse.ArgumentParser(
         prog=program, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("-i", "--image", required=True, help="picture, folder or list file")
+    parser.add_argument("-i", "--image", required=True, help="image, folder or list file")
     parser.add_argument("-m", "--model", required=True, help="float model: .sim, ONNX, or Caffe's .prototxt")
-    parser.add_argument("--weight_file", help="weights of a Caffe model; not an option of the SDK's")
-    parser.add_argument("-n", "--preprocess", help="preprocess file(s), or the SDK's presets, one per input, by commas")
-    parser.add_argument("--input_config", required=True, help="input_config.ini")
-    parser.add_argument("--quant_level", choices=QUANT_LEVELS, default="L5")
+    parser.add_argument("--weight_file", help="weights of a Caffe model (no option of the SDK)")
     parser.add_argument(
-        "-o", "--output", type=Path, help="fixed model to write (ONNX; NAME.onnx for NAME.sim), or the folder for it"
+        "-n", "--preprocess", help="preprocess file(s) or SDK presets, one per input, separated by commas"
     )
-    parser.add_argument("--num_process", default="1", help="processes that run pictures (default: %(default)s)")
+    parser.add_argument("--input_config", required=True, help="input_config.ini")
+    parser.add_argument(
+        "--quant_level", choices=QUANT_LEVELS, default="L5", help="calibration level (default: %(default)s)"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        help="fixed model to write (ONNX; NAME.onnx for NAME.sim), or a folder for the model",
+    )
+    parser.add_argument("--num_process", default="1", help="number of processes that run images (default: %(default)s)")
     for flags, text in own.items():
         parser.add_argument(*flags, help=text)
     accept(parser, no_effect)
@@ -145,7 +152,11 @@ def dump_parser(description: str | None, model: str) -> argparse.ArgumentParser:
     """A parser with these options; ``model`` is the help text of -m."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-m", "--model_file", required=True, help=model)
-    parser.add_argument("-i", "--image", required=True, help="picture, folder or list file")
-    parser.add_argument("--dump_bin", choices=["True", "False"], default="True", help="binary or text (%(default)s)")
-    parser.add_argument("-n", "--preprocess", help="preprocess file(s) with get_image, one per input, by commas")
+    parser.add_argument("-i", "--image", required=True, help="image, folder or list file")
+    parser.add_argument(
+        "--dump_bin", choices=["True", "False"], default="True", help="True: binary, False: text (default: %(default)s)"
+    )
+    parser.add_argument(
+        "-n", "--preprocess", help="preprocess file(s) with get_image, one per input, separated by commas"
+    )
     return parser

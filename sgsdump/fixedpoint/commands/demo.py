@@ -5,10 +5,10 @@ examples:
   sgsdump demo -o sgsdump_demo
 
 the sample:
-  A small model for handwritten digits, whose channels before two convolutions
-  are scaled apart. This changes nothing in float, but INT8 loses accuracy. The
-  demo prints each command and runs it in its folder, so you can repeat it. It
-  needs no files and no internet connection.
+  A small model for handwritten digits. Before two convolutions, its channels
+  are scaled apart: the float results stay the same, but INT8 loses accuracy.
+  The demo prints each command and runs it in its folder, so you can repeat it.
+  No files and no internet connection are needed.
 """
 
 from __future__ import annotations
