@@ -62,7 +62,7 @@ def main() -> None:
 def rows(data: Path, short: bool, repeats: int) -> Iterator[Row]:
     count = lay_out(data, 2 if short else None)
     alone = [least(command, repeats) for command in replaced()]
-    whole = least(["diagnose", *model(), *CONFIG, "-o", "whole", "--pictures", str(count)], repeats)
+    whole = least(["diagnose", *model(), *CONFIG, "-o", "whole", "--max-images", str(count)], repeats)
     processor, memory = sum(cost.processor for cost in alone), max(cost.memory for cost in alone)
     yield Row(f"diagnose, {count} pictures: processor", whole.processor, processor, 1.5)
     yield Row(f"diagnose, {count} pictures: memory", whole.memory, memory, 1.0, "MB")
