@@ -30,9 +30,9 @@ def dumps(tmp_path, monkeypatch):
         (["compare", "a.bin", "b.bin", "--csv", LONG], "too long"),
         (["compare", "a.bin", "b.bin", "--csv", "a.bin"], "reads or writes that file already"),
         (["compare", "a.bin", "b.bin", "--csv", "t", "--json", "t"], "reads or writes that file already"),
-        (["compare", "a.bin", "b.bin", "--min-cos", "2"], "cannot be a limit on it"),
-        (["compare", "a.bin", "b.bin", "--min-cos", "nan"], "cannot be a limit on it"),
-        (["compare", "a.bin", "b.bin", "--max-rmse", "-1"], "cannot be a limit on it"),
+        (["compare", "a.bin", "b.bin", "--min-cos", "2"], "the limit on COS must be between -1 and 1"),
+        (["compare", "a.bin", "b.bin", "--min-cos", "nan"], "the limit on COS must be between -1 and 1"),
+        (["compare", "a.bin", "b.bin", "--max-rmse", "-1"], "the limit on RMSE must be 0 or more"),
         (
             ["compare", "a.bin"],
             "not a watcher's dump: it has no snapshots of an output after another operator. For a comparison",

@@ -1,4 +1,4 @@
-"""Account of a comparison: what was compared, and what was not, with the reason for each.
+"""Account of a comparison: number of compared layers, and everything that was not compared, with the reason.
 
 The number of layers ("x of y"), the exit status, the JUnit outcomes and all lists of missing layers are derived from
 the account. A layer counts once. Layers that the other side cannot have, layers inside a fused operator and layers that
@@ -105,8 +105,8 @@ def less_than_half(compared: int, of: int) -> Iterable[NotCompared]:
 class Completeness:
     """Layers and runs that the sample lacks; names are the benchmark's.
 
-    by_flow          it is known which layers feed which.
-    outputs          outputs of the network, if known.
+    by_flow          whether the dataflow between layers is known.
+    outputs          outputs of the model, if known.
     missing_outputs  outputs that the sample lacks.
     missing          other layers that the sample lacks; ``fused`` are those inside its fused operators.
     runs             runs, steps and ranks that the sample lacks.

@@ -1,8 +1,8 @@
-"""Why two programs differ: argument, type or weight, else the first by value. Apart: needs what was recorded of calls.
+"""Causes of a difference between two programs: arguments, types and weights, else the first operator that differs.
 
-Arguments and weights are what the dumping tool recorded of an operator (``Dump.network``). One counts where the
-operator's output differs too: an argument without effect on these values is no cause. What comes in order after an
-operator that differs already, with the same arguments and weights, is told after it.
+The dumping tool records the arguments and weights of each operator (``Dump.network``). A different argument counts only
+if the operator's output differs too; an argument without effect on these values is not a cause. If an earlier operator
+with equal arguments and weights already differs, that operator is reported first.
 """
 
 from __future__ import annotations
@@ -32,17 +32,19 @@ if TYPE_CHECKING:
     from sgsdump.comparison.naming.sides import OneSided
 
 NOT_GIVEN = "not given"
-# The ends of float types, which masks have in the type of their run.
+# Largest and smallest values of float types. Masks contain the values of the type of their run.
 _ENDS = [sign * float(ml_dtypes.finfo(name).max) for name in ("float16", "bfloat16", "float32") for sign in (1, -1)]
-# Where something is computed or kept, not what.
 _AXES = frozenset("dim dims axis dim0 dim1".split())
-_SHAPES, _SHAPING = frozenset(("size", "shape")), frozenset(("reshape", "expand"))  # the values are the same ones
+_SHAPES, _SHAPING = frozenset(("size", "shape")), frozenset(("reshape", "expand"))  # they do not change values
+# Arguments that select where a result is computed or stored, and do not change it.
 _NO_EFFECT = frozenset("device layout pin_memory memory_format non_blocking requires_grad".split())
 
 
 class _Call(NamedTuple):
-    """An operator of the benchmark with its rows; ``place`` is that of its last one, when it had run, ``rank`` how many
-    axes its arguments count."""
+    """Operator of the benchmark with its rows.
+
+    ``place`` is the place of the last row, and ``rank`` the number of axes that the arguments refer to.
+    """
 
     place: int
     rows: Sequence[Row]
@@ -54,7 +56,7 @@ class _Call(NamedTuple):
 
     @property
     def layer(self) -> Row:
-        """The row that stands for the operator."""
+        """The row that represents the operator: the first output that differs, else the first output or row."""
         outputs = self.outputs
         return next(filter(differs, outputs), (outputs or self.rows)[0])
 
@@ -67,9 +69,11 @@ def argument_findings(
     maker_of: Callable[[Pair], OneSided | None] = lambda pair: None,
     rounding: Rounding | None = None,
 ) -> tuple[Finding, ...]:
-    """Arguments, types and weights that differ, in the order in which their operators ran; before them an operator that
-    only one side has, where what it made is the first that differs. What ``rounding`` to another type explains does
-    not."""
+    """Return the arguments, types and weights that differ, in execution order.
+
+    If the first difference is the output of an operator that only one side has, this operator comes first. Differences
+    that ``rounding`` to another type explains are left out.
+    """
     if rounding is not None:
         rows = [row for row in rows if not (row.io == "in" and rounding.is_converted_value(row))]
     if not (sample and benchmark) and not any(row.dtype_note for row in rows) and _first_beyond_rounding(rows) is None:
@@ -99,7 +103,7 @@ def argument_findings(
 
 
 def _ranks(pairs: Iterable[Pair], network: Network) -> dict[int, int]:
-    """How many axes an operator's arguments count: those of its first input, or of an output that has one more."""
+    """Return the number of axes of each operator's first input, or of its output if it adds an axis."""
     ranks: dict[int, int] = {}
     for record in (pair.benchmark for pair in pairs):
         operator = network.get(record.op_index)
@@ -110,7 +114,7 @@ def _ranks(pairs: Iterable[Pair], network: Network) -> dict[int, int]:
 
 
 def _each_weight_once(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """A weight that several operators read is told of the first."""
+    """Yield the findings. A weight that several operators read is reported for the first one only."""
     told: set[str] = set()
     for finding in findings:
         if not finding.figures:
@@ -121,11 +125,11 @@ def _each_weight_once(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def causes(rows: Sequence[Row], arguments: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The ``arguments``, after the first operator that differs by more than rounding where none explains it."""
+    """Return ``arguments``, after the first operator that differs by more than rounding if no argument explains it."""
     if not any(row.by_flow or row.module or row.io == "in" for row in rows):
-        return tuple(arguments)  # nothing is placed
+        return tuple(arguments)  # no row has a place in a graph or module
     if any(row.step for row in rows):
-        return tuple(arguments)  # a quantised side makes every layer differ; where its error rises tells more
+        return tuple(arguments)  # every layer of a quantised side differs, so the rise of the error tells more
     first = first_difference(rows, beyond_rounding=True)
     if first is None or not first.is_placed:
         return tuple(arguments)
@@ -138,7 +142,7 @@ def causes(rows: Sequence[Row], arguments: Sequence[Finding]) -> tuple[Finding, 
 
 
 def with_collectives(findings: Iterable[Finding], rows: Sequence[Row], network: Network) -> Iterator[Finding]:
-    """The findings, the causes marked that a collective brought: the fault is in another rank."""
+    """Yield the findings. A cause at a collective operator is marked, because the fault is in another rank."""
     kinds = {row.name: network[row.op_index].kind for row in reversed(rows) if row.op_index in network}
     for finding in findings:
         kind = kinds.get(finding.layer, "")
@@ -149,8 +153,10 @@ def with_collectives(findings: Iterable[Finding], rows: Sequence[Row], network: 
 def with_sources(
     findings: Iterable[Finding], rows: Sequence[Row], unmatched: Iterable[tuple[Record, Network]] = ()
 ) -> Iterator[Finding]:
-    """The findings with the line of the program that called their operator, where that is known; ``unmatched``: what
-    only one side has, with its network."""
+    """Yield the findings with the source line that called their operator, if known.
+
+    unmatched  records that only one side has, with their network.
+    """
     lines = {row.name: row.source for row in reversed(rows) if row.source}
     for record, network in unmatched:
         if (operator := network.get(record.op_index)) is not None and operator.source:
@@ -172,7 +178,7 @@ def _arguments(call: _Call, sample: Operator, benchmark: Operator) -> Iterator[F
     if plain(sample.kind) != plain(benchmark.kind) or (call.outputs and not any(map(differs, call.outputs))):
         return
     both = [name for name in benchmark.arguments if name in sample.arguments]
-    # Another tool's words for the operator, Relu and ReLU, come with arguments of that tool's own.
+    # If the tools name the operator differently (Relu, ReLU), their argument names differ too.
     names = dict.fromkeys([*benchmark.arguments, *sample.arguments]) if sample.kind == benchmark.kind else both
     for name in names:
         if name.startswith(INITIALIZER):
@@ -191,7 +197,7 @@ def _arguments(call: _Call, sample: Operator, benchmark: Operator) -> Iterator[F
 
 
 def _initializers(call: _Call, sample: str | None, benchmark: str | None) -> Iterator[Finding]:
-    """The values of two initializers of one type that differ."""
+    """Yield a finding if two initializers of the same type have different values."""
     if sample is None or benchmark is None:
         return
     (_, sample_type, sample_values), (name, type, values) = json.loads(sample), json.loads(benchmark)
@@ -212,7 +218,7 @@ def _are_equal(one: str | None, other: str | None) -> bool:
         return True
     values = [json.loads(one), json.loads(other)]
     if all(isinstance(value, float) for value in values) and math.isfinite(sum(values)):
-        values = [_as_float32(value) for value in values]  # an operator made of several may hand its scalar on so
+        values = [_as_float32(value) for value in values]  # a composite operator may pass its scalar on as float32
     return bool(values[0] == values[1]) or all(value in _ENDS for value in values)
 
 
@@ -222,7 +228,7 @@ def _as_float32(value: float) -> float:
 
 
 def _is_same_axis(name: str, values: Sequence[str | None], rank: int) -> bool:
-    """Whether one side counts axes from the end, the other from the begin, of a tensor of this rank."""
+    """Return whether the values are the same axes of a tensor of this rank, one counted from the end."""
     if name not in _AXES or None in values:
         return False
     one, other = (value if isinstance(value, list) else [value] for value in map(json.loads, values))  # type: ignore[arg-type]
@@ -232,7 +238,7 @@ def _is_same_axis(name: str, values: Sequence[str | None], rank: int) -> bool:
 
 
 def _reader(index: int, network: Network) -> int:
-    """The operator that computes with what this one reads: one that only moves or converts it is looked through."""
+    """Return the operator that computes with the tensor, skipping operators that only move or convert it."""
     while only_moves(network[index].kind):
         made = {value for key, value in network[index].values.items() if key[0] == "out" and value is not None}
         later = (
@@ -254,8 +260,11 @@ def _read(operator: Operator) -> Iterator[Hashable]:
 def _weights(
     calls: tuple[_Call, _Call], sample: Operator, benchmark: Operator, rounding: Rounding | None
 ) -> Iterator[Finding]:
-    """The weights that an operator reads, be it that the sample reads another one; one that is the other side's,
-    rounded, does not differ. They are told of the second call, which computes with them."""
+    """Yield the weights of an operator that differ, also if the sample reads another weight.
+
+    A weight that is the other side's weight, rounded, does not differ. The finding names the second call, which
+    computes with the weight.
+    """
     call, reader = calls
     for row in call.rows:
         name, read = (side.weights.get((row.io, row.slot)) for side in (benchmark, sample))
@@ -264,7 +273,7 @@ def _weights(
 
 
 def _of_weight(call: _Call, row: Row, what: str, name: str, read: str = "") -> Finding:
-    """``read``: the weight that the sample reads there."""
+    """Return the finding on a weight; ``read`` is the weight that the sample reads instead."""
     other, own = (read, name) if read not in ("", name) else ("", "")
     facts = {"what": what, "argument": name, "sample": other, "benchmark": own, "source": "", "module": row.module}
     figures = {"error": row.error, "rmse": row.rmse, "cos": row.cos}
@@ -275,7 +284,7 @@ def _of_weight(call: _Call, row: Row, what: str, name: str, read: str = "") -> F
 def _from_one_side(
     first: Row | None, pairs: Iterable[Pair], maker_of: Callable[[Pair], OneSided | None]
 ) -> Finding | None:
-    """The first that differs, an input or what a module gives, was made by an operator that only one side has."""
+    """Return a finding if the first tensor that differs is the output of an operator that only one side has."""
     if first is None:
         return None
     place = first.io, first.op_index, first.slot, first.name
@@ -309,7 +318,7 @@ def _from_outside(
 
 
 def _maker(record: Record, network: Network) -> str:
-    """Return the operator that computed an input, and its module: ``aten.mm in layers.0.mlp.up_proj``; "" for none."""
+    """Return the operator that computed an input, with its module (``aten.mm in layers.0.mlp.up_proj``), or ""."""
     makers: dict[Hashable, Operator] = {}
     for _, operator in sorted(network.items(), reverse=True):
         if not operator.is_module:
@@ -324,13 +333,13 @@ def _maker(record: Record, network: Network) -> str:
         if not only_moves(found.kind):
             break
         number = found.values.get(("in", 0))
-    if found is None or only_moves(found.kind):  # it came into the run
+    if found is None or only_moves(found.kind):  # an input of the run
         return ""
     return f"{found.kind} in {found.module}" if found.module else found.kind
 
 
 def _first_beyond_rounding(rows: Sequence[Row]) -> Row | None:
-    """The first input that differs before any output does: a weight, or what the program is fed with."""
+    """Return the first input (weight or program input) that differs before any output differs, or None."""
     first = _first(rows)
     return None if first is None or (first.io == "out" and first.op_type != DATA) else first
 
@@ -340,7 +349,7 @@ def _first(rows: Sequence[Row]) -> Row | None:
 
 
 def _types(calls: Iterable[_Call]) -> Iterator[tuple[int, Finding]]:
-    """The first operator of another element type, with all that have one."""
+    """Yield the first operator whose element type differs, with the names of all such operators."""
     of_type = [(call, row) for call in calls for row in call.rows if _has_other_type(row)]
     if of_type:
         call, row = min(of_type, key=lambda item: item[0].place)

@@ -1,4 +1,4 @@
-"""The result of a comparison: its rows, what was not compared, and both as a pandas DataFrame."""
+"""Result of a comparison: compared layers, layers that were not compared, findings, verdict and pandas DataFrame."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _DTYPES = ("sample_dtype", "benchmark_dtype")
 
 
 def frame_of(rows: Sequence[Row]) -> pandas.DataFrame:
-    """One line per row; further metrics have columns of their names, a vendor's ``vendor NAME``. Where a layer has
-    statistics only, ``statistics_error`` is their largest relative error; of several runs there are ``runs``,
-    ``worst_run``, ``worst_cos``, ``worst_rmse``, ``mean_cos`` and ``mean_rmse``, as in the CSV.
+    """Return a DataFrame with one line per row and the columns of the CSV file.
 
-    Raises MissingExtra when pandas is not installed.
+    Further metrics have columns with their names, a vendor's metrics ``vendor NAME``. ``statistics_error`` is the
+    largest relative error of layers with statistics only. Several runs add ``runs``, ``worst_run``, ``worst_cos``,
+    ``worst_rmse``, ``mean_cos`` and ``mean_rmse``. Raise MissingExtra if pandas is not installed.
     """
     columns = [*_FACTS, *_NUMBERS, *dict.fromkeys(name for row in rows for name in _further(row))]
     columns += [*_COUNTS, *_DTYPES, "misnamed", "note"]
@@ -63,20 +63,47 @@ def _further(row: Row) -> dict[str, Any]:
     return further
 
 
-JUMP_SHARE = 0.1
+JUMP_SHARE = 0.1  # share of the largest rise below which rises are not jumps
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result: rows in the benchmark's file order, everything that was not compared, and the dumps' notes.
-    ``unwritten`` are the names of tensors that were, on either side, memory to which nothing had been written yet;
-    ``causes`` what the operators were called with that differs, and what differs first, as ``causes.py`` has it;
-    ``environment`` in what the runs of two programs differ beside their tensors (``environment.py``).
+    """Result of ``compare``: one row per compared layer, and everything that was not compared.
 
-    ``failed`` are the pairs that could not be measured, with the reason; layers past a limit are ``past()``.
+    A comparison is a collection of its rows. It supports ``len``, iteration, ``in``, and indexing by name, number or
+    slice.
 
-    It is a collection of its rows: ``len(comparison)``, ``for row in comparison``, ``comparison["conv1"]``,
-    ``comparison[0]``, ``comparison[:3]``, ``"conv1" in comparison``.
+    Attributes
+    ----------
+    rows : tuple of Row
+        Compared layers, in the file order of the benchmark.
+    only_in_sample, only_in_benchmark : tuple of Unpaired
+        Tensors without a partner in the other dump, with the reason.
+    failed : tuple of Failed
+        Pairs that could not be measured, with the reason. For layers that exceed limits, see ``past``.
+    sample_notes, benchmark_notes : tuple of str
+        Notes from reading the dumps, such as damaged files.
+    excluded : tuple of str
+        Names of tensors that ``exclude`` left out.
+    unwritten : tuple of str
+        Names of tensors whose memory had not been written yet, on either side.
+    completeness : Completeness
+        Outputs, layers and runs that the sample lacks.
+    causes : tuple of Finding
+        Operator arguments, types and weights that differ, and the first operator that differs.
+    environment : tuple of Finding
+        Differences between the two runs other than tensors.
+    agreement : Agreement or None
+        How many answers (top-1, detections, pixels) agree; None for outputs without a template.
+
+    Examples
+    --------
+    ::
+
+        comparison = sgsdump.compare("sample.bin", "benchmark.bin")
+        comparison.worst.name          # layer with the largest error
+        comparison["conv1"].cos
+        comparison.save("report.html")
     """
 
     rows: tuple[Row, ...]
@@ -94,7 +121,7 @@ class Comparison:
 
     @cached_property
     def account(self) -> Account:
-        """What was compared, and all that was not."""
+        """Number of compared layers, and everything that was not compared."""
         whole = self.completeness
         of = max(whole.of, len(self.rows))
         beside = (*_runs(whole), *less_than_half(len(self.rows), whole.of), *_files(self))
@@ -102,22 +129,34 @@ class Comparison:
 
     @property
     def is_complete(self) -> bool:
-        """True when no output, other layer or run of the benchmark is missing, as what fused operators hold is not,
-        nothing is damaged, and at least half of its layers were compared."""
+        """True if no output, layer or run is missing, nothing is damaged, and at least half of the layers are compared.
+
+        Layers inside fused operators are not missing.
+        """
         return self.account.is_complete
 
     @property
     def damaged(self) -> tuple[str, ...]:
-        """What is there but cannot be read, a line each: files and tensors of either dump."""
+        """Files and tensors of either dump that exist but cannot be read, one line each."""
         return self.account.damaged
 
     @property
     def of(self) -> int:
-        """The number of benchmark layers to compare: fused and excluded layers do not count."""
+        """Number of benchmark layers to compare, without fused and excluded layers."""
         return self.account.of
 
     def evidence(self, limits: Thresholds = DOCUMENTED) -> Evidence:
-        """Return all that is known, for the rules of conclusion."""
+        """Return the evidence for the rules.
+
+        Parameters
+        ----------
+        limits : Thresholds
+            Limits of the layers.
+
+        Returns
+        -------
+        Evidence
+        """
         whole = self.completeness
         return Evidence(
             self.account,
@@ -131,7 +170,17 @@ class Comparison:
         )
 
     def findings(self, limits: Thresholds = DOCUMENTED) -> tuple[Finding, ...]:
-        """Return what there is to say, the most important first: the rules of conclusion, one after the other."""
+        """Return the findings, most important first.
+
+        Parameters
+        ----------
+        limits : Thresholds
+            Limits of the layers.
+
+        Returns
+        -------
+        tuple of Finding
+        """
         if limits not in self._known:
             self._known[limits] = findings_of(self.evidence(limits))
         return self._known[limits]
@@ -141,11 +190,15 @@ class Comparison:
 
         Parameters
         ----------
-        limits
-            Those that decide whether it passes; None: it neither passes nor fails, and findings are of the documented
-            limits.
-        allow_missing
-            Whether what the sample lacks is allowed.
+        limits : Thresholds, optional
+            Limits that decide whether the comparison passes. If None, the comparison neither passes nor fails, and the
+            documented limits (``DOCUMENTED``) apply to the findings.
+        allow_missing : bool
+            If True, outputs, layers and runs that the sample lacks do not fail.
+
+        Returns
+        -------
+        Verdict
         """
         held = limits or DOCUMENTED
         verdict = verdict_of(self.evidence(held), self.findings(held), bool(limits), allow_missing)
@@ -157,56 +210,98 @@ class Comparison:
 
     @property
     def other_input(self) -> Finding | None:
-        """The finding that the two models' runs are of different inputs, as far as the dumps tell."""
+        """Finding that the two runs had different inputs; None if the dumps do not show it."""
         return next((finding for finding in self.environment if "likeness" in finding.figures), None)
 
     @property
     def suspects(self) -> tuple[Row, ...]:
-        """Rows whose names agree although they are different tensors; no threshold passes them."""
+        """Rows whose two sides share a name but are different tensors. They never pass."""
         return tuple(row for row in self.rows if row.misnamed)
 
     @property
     def alike(self) -> tuple[Row, ...]:
-        """Rows of one and the same tensor: all but the suspects."""
+        """Rows with the same tensor on both sides: all rows without the suspects."""
         return tuple(row for row in self.rows if not row.misnamed)
 
     @property
     def worst(self) -> Row | None:
-        """The row of the largest error (Σ|a-b|/Σ|b|; NaN and Inf first), suspects included."""
+        """Row with the largest error (Σ|a-b| / Σ|b|; NaN and Inf first), including suspects; None without rows."""
         return next(iter(self.worst_first(1)), None)
 
     def worst_first(self, count: int | None = None) -> tuple[Row, ...]:
-        """The rows (``count`` of them) by falling error; of equal errors the one of lower COS, then the earlier one."""
+        """Return the rows sorted by error, largest first; equal errors by COS, lowest first, then in file order.
+
+        Parameters
+        ----------
+        count : int, optional
+            Number of rows to return. If None, return all rows.
+
+        Returns
+        -------
+        tuple of Row
+        """
         return tuple(sorted(self.rows, key=place_by_error)[:count])
 
     @property
     def jumps(self) -> tuple[Row, ...]:
-        """Where the error arises: the rows whose error rises over the layers that feed them, steepest first; not the
-        suspects, whose error is of another tensor.
+        """Rows whose error exceeds the error of their sources, largest rise first.
 
-        Rises below a tenth of the steepest finite one are left out.
+        Suspects are left out, because their error is the error of another tensor. So are rises below a tenth of the
+        largest finite rise.
         """
         rising = sorted((row for row in self.alike if row.rise > 0), key=lambda row: -row.rise)
         steepest = next((row.rise for row in rising if math.isfinite(row.rise)), 0.0)
         return tuple(row for row in rising if row.rise >= JUMP_SHARE * steepest)
 
     def past(self, thresholds: Thresholds = DOCUMENTED) -> tuple[Row, ...]:
-        """The rows past the thresholds, and all suspects, which none passes."""
+        """Return the rows that exceed the limits, and all suspects.
+
+        Parameters
+        ----------
+        thresholds : Thresholds
+            Limits of the layers.
+
+        Returns
+        -------
+        tuple of Row
+        """
         return tuple(row for row in self.rows if not row.passes(thresholds))
 
     def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
-        """True when something was compared, nothing failed to be, every row is within, and none is a suspect. What is
-        missing of the benchmark is another question: ``is_complete``."""
+        """Return whether all rows are within the limits, none is a suspect, and no pair failed to compare.
+
+        Missing layers do not count here; see ``is_complete``. A comparison without rows does not pass.
+
+        Parameters
+        ----------
+        thresholds : Thresholds
+            Limits of the layers.
+
+        Returns
+        -------
+        bool
+        """
         return bool(self.rows) and not self.failed and all(row.passes(thresholds) for row in self.rows)
 
     def check_layers(self, thresholds: Thresholds) -> None:
-        """Raises ConfigError where a layer that has limits of its own is not among those compared."""
+        """Check that every layer-specific limit matches a compared layer.
+
+        Parameters
+        ----------
+        thresholds : Thresholds
+            Limits of the layers.
+
+        Raises
+        ------
+        ConfigError
+            If the pattern of a limit matches no compared layer.
+        """
         names = [name for row in self.rows for name in row.names] + [
             failed.pair.benchmark.name for failed in self.failed
         ]
         for pattern, _, _ in thresholds.layers:
             if not any(fnmatchcase(name, pattern) for name in names):
-                raise ConfigError(f"the limit on {pattern!r} is of no compared layer{hint(pattern, names)}")
+                raise ConfigError(f"the limit on {pattern!r} matches no compared layer{hint(pattern, names)}")
 
     @overload
     def __getitem__(self, name: str | int) -> Row: ...
@@ -215,10 +310,24 @@ class Comparison:
     def __getitem__(self, name: slice) -> tuple[Row, ...]: ...
 
     def __getitem__(self, name: str | int | slice) -> Row | tuple[Row, ...]:
-        """The row of the benchmark's tensor of this name, the first one in file order when several bear it; of a Caffe
-        blob the name of its stage will do too. By a number, the row at that place; by a slice, those rows.
+        """Return the row of a layer by name or number, or several rows by slice.
 
-        Raises KeyError with the nearest names, or with the reason why the tensor was not compared; IndexError.
+        Parameters
+        ----------
+        name : str, int or slice
+            The benchmark's tensor name, or the name of a stage of a Caffe blob. If several rows have this name, the
+            first row in file order is returned.
+
+        Returns
+        -------
+        Row or tuple of Row
+
+        Raises
+        ------
+        KeyError
+            If no row has this name; with similar names, or the reason why the tensor was not compared.
+        IndexError
+            If the number is out of range.
         """
         if isinstance(name, int | slice):
             return self.rows[name]
@@ -230,7 +339,7 @@ class Comparison:
         raise KeyError(f"{reason}{hint(str(name), {row.name: row for row in self.rows})}")
 
     def __contains__(self, item: object) -> bool:
-        """True for a row and for a row's name."""
+        """Return whether the comparison contains this row, or a row with this name."""
         return any(item in row.names or row is item for row in self.rows)
 
     def __iter__(self) -> Iterator[Row]:
@@ -240,40 +349,94 @@ class Comparison:
         return len(self.rows)
 
     def __repr__(self) -> str:
-        """The verdict in words, without limits."""
+        """Return the verdict in words, without limits."""
         return "\n".join(ask("text of a verdict", self.verdict()))
 
     def _repr_html_(self) -> str | None:
-        """The verdict, the error over depth and the worst rows, for a notebook."""
+        """Return the verdict, a chart of the error over depth, and the worst rows, as HTML for a notebook."""
         return as_html("comparison", self)
 
     def plot(self, axes: Axes | None = None, metric: str = "rmse") -> Axes:
-        """Draw the error of every layer over the network's depth, the documented limit, and where the error rises.
+        """Plot the error of each layer over depth, with the documented limit and the largest rises of the error.
 
-        axes    of matplotlib; None: new ones of ``pyplot``, which a notebook shows.
-        metric  rmse, cos (as 1 - COS), mse or sqnr.
+        Parameters
+        ----------
+        axes : matplotlib.axes.Axes, optional
+            Axes to draw on. If None, create a figure with ``pyplot``, which a notebook shows.
+        metric : {"rmse", "cos", "mse", "sqnr"}
+            Metric to plot; "cos" plots 1 - COS.
 
-        Raises ConfigError for another metric.
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        ConfigError
+            If the metric is unknown.
         """
         drawn: Axes = ask("plot of a comparison", self, axes, metric)
         return drawn
 
     def save(self, path: str | Path) -> Path:
-        """Write it as the file's ending says: ``.html`` (the page of ``sgsdump report``), ``.json``, ``.csv``, ``.md``
-        or ``.xml`` (JUnit), as the options of ``sgsdump compare`` do. Raises ConfigError, OutputError."""
+        """Write the comparison to a file, in the format of the file extension.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write. Extensions: ``.html`` (page of ``sgsdump report``), ``.json``, ``.csv``, ``.md`` and ``.xml``
+            (JUnit). The files are the same as those of ``sgsdump compare``.
+
+        Returns
+        -------
+        Path
+            The written file.
+
+        Raises
+        ------
+        ConfigError
+            If the extension is unknown.
+        OutputError
+            If the file cannot be written.
+        """
         saved: Path = ask("file of a comparison", self, Path(path))
         return saved
 
     def to_html(self, path: str | Path) -> Path:
-        """Write the page of ``sgsdump report``, one file that fetches nothing. Layers show their histograms where they
-        were compared with ``details=True``. Raises OutputError."""
+        """Write the page of ``sgsdump report``, a single self-contained file.
+
+        The page shows the histograms of layers if the dumps were compared with ``details=True``.
+
+        Parameters
+        ----------
+        path : str or Path
+            File to write.
+
+        Returns
+        -------
+        Path
+            The written file.
+
+        Raises
+        ------
+        OutputError
+            If the file cannot be written.
+        """
         saved: Path = ask("file of a comparison", self, Path(path), ".html")
         return saved
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A pandas DataFrame with one line per row: names, counts, metrics, further metrics by name, and the remarks.
+        """Return a pandas DataFrame with one line per row.
 
-        Raises MissingExtra when pandas is not installed.
+        Returns
+        -------
+        pandas.DataFrame
+            Columns: names, counts, metrics, further metrics by name, and notes.
+
+        Raises
+        ------
+        MissingExtra
+            If pandas is not installed.
         """
         return frame_of(self.rows)
 
@@ -286,7 +449,7 @@ class Comparison:
 
 
 def _layers(comparison: Comparison) -> Iterator[NotCompared]:
-    """Every layer that was not compared, and why."""
+    """Yield every layer that was not compared, with the reason."""
     whole = comparison.completeness
     for failed in comparison.failed:
         pair = failed.pair
@@ -318,11 +481,11 @@ def _of_record(record: Record, status: Status, reason: str, kind: Kind = "layer"
 
 def _runs(completeness: Completeness) -> Iterator[NotCompared]:
     for name in completeness.runs:
-        yield NotCompared(name, "missing", "a run that the sample lacks", "run")
+        yield NotCompared(name, "missing", "run missing from the sample", "run")
 
 
 def _files(comparison: Comparison) -> Iterator[NotCompared]:
-    """Every file of either dump that cannot be read."""
+    """Yield every file of either dump that cannot be read."""
     for side, notes in (("sample", comparison.sample_notes), ("benchmark", comparison.benchmark_notes)):
         for note in notes:
             if isinstance(note, Damage):

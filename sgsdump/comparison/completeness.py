@@ -1,9 +1,11 @@
-"""What a comparison lacks of its reference: outputs, layers; and what fusion removed. Apart: it reads whole dumps.
+"""Completeness of a comparison: outputs and layers that the sample lacks, and layers that fusion removed.
 
-An output is a tensor that nothing reads. Where the reference does not record what reads what, the tensors after its
-last paired one count as outputs that are missing. A tensor that the sample reads, and nothing of it made, was lost; one
-that no operator of the sample knows was removed by fusion, as the chip does, if the sample records its dataflow or
-graph, and holds something further down. What the user left out is not missing.
+An output is a tensor that no operator reads. If the benchmark does not record the inputs of its operators, unpaired
+tensors after the last paired tensor count as missing outputs.
+
+A tensor that the sample reads but does not contain is missing. A tensor that no operator of the sample knows was
+removed by fusion, as on the chip; this requires that the sample records its dataflow or graph and contains a later
+layer. Layers that the user excluded are not missing.
 """
 
 from __future__ import annotations
@@ -19,8 +21,11 @@ from sgsdump.dumps.dump import Damage, Dump, Network, Record
 def completeness_of(
     sample: Dump, benchmark: Dump, whole: Alignment, kept: Alignment, sources: Mapping[str, tuple[str, ...]]
 ) -> Completeness:
-    """``whole`` is the alignment before the user's options left anything out, ``kept`` what they left; ``sources`` are
-    which outputs feed which where the dumps' inputs do not tell it."""
+    """Return the layers that the sample lacks.
+
+    whole    alignment before the user's options excluded anything; ``kept`` is the alignment after them.
+    sources  outputs that feed each output, if the recorded inputs do not show them.
+    """
     lacking = [unpaired.record for unpaired in kept.only_in_benchmark if not unpaired.expected]
     outputs = [record for record in lacking if record.io == "out"]
     ends = _outputs(benchmark)
@@ -55,7 +60,7 @@ def _unreadable(dump: Dump) -> int:
 
 
 def _outputs(dump: Dump) -> Collection[str] | None:
-    """The tensors that nothing reads; None where the dump does not record what its operators read."""
+    """Return the tensors that no operator reads; None if the dump does not record the inputs of operators."""
     if has_flow(dump) or reads_of(dump):
         return network_outputs(dump)
     operators = dump.network()
@@ -72,7 +77,7 @@ def _outputs(dump: Dump) -> Collection[str] | None:
 
 
 def _also_given(network: Network, kept: Alignment) -> frozenset[Hashable]:
-    """The values of what was compared: a module gives what its last operator gives."""
+    """Return the values of the compared outputs. A module returns the value of its last operator."""
     values = (_value(pair.benchmark, network) for pair in kept.pairs if pair.benchmark.io == "out")
     return frozenset(value for value in values if value is not None)
 
@@ -89,21 +94,24 @@ def _after_last(lacking: list[Record], benchmark: Dump, whole: Alignment) -> Ite
 
 
 def _fused_of(lacking: list[Record], sample: Dump) -> list[Record]:
-    """Return those of which the sample's own graph proves that it has no tensor between the layers around: what its
-    operators read is all in the dump. That two dumps have different formats proves nothing."""
+    """Return the layers that the sample fused.
+
+    The graph of the sample must prove it: all inputs of its operators are in the dump. Different formats of the two
+    dumps prove nothing.
+    """
     if has_flow(sample):
         return [record for record in lacking if record.name not in sample.inputs]
     return lacking if _holds_its_graph(sample) else []
 
 
 def _holds_its_graph(dump: Dump) -> bool:
-    """Return whether the dump records a graph, and has all tensors that operators of the graph hand on."""
+    """Return whether the dump records a graph and contains all tensors passed between its operators."""
     operators = dump.network()
     read = {value for node in operators.values() for (io, _), value in node.values.items() if io == "in"}
     made = {value for node in operators.values() for (io, _), value in node.values.items() if io == "out"}
     if reads := reads_of(dump):
         read, made = read | {name for names in reads.values() for name in names}, made | reads.keys()
     dumped = {_value(record, operators) for record in dump.records if record.io == "out"}
-    if not read:  # operators without values: each has to be there
+    if not read:  # the graph has no values, so the dump must contain each operator
         return bool(operators) and operators.keys() <= {record.op_index for record in dump.records}
     return bool(read & made) and read & made <= dumped

@@ -1,8 +1,8 @@
-"""The third stage of ``compare``: gather what is known of the pairs beside their figures, as evidence for the rules.
+"""Third stage of ``compare``: collect evidence beyond the figures of the pairs.
 
-What the recordings of two programs tell (calls, weights, environments, operators run again) is asked once, while both
-dumps are open. ``rules.py`` has the rules themselves, one ordered list. They are applied when the limits are known:
-``Comparison.findings`` and ``Comparison.verdict``.
+The recordings of two programs (calls, weights, environments, recomputed operators) are read once, while both dumps are
+open. The rules in ``rules.py`` are applied later, when the limits are known: ``Comparison.findings`` and
+``Comparison.verdict``.
 """
 
 from __future__ import annotations
@@ -81,8 +81,10 @@ def agreement(pairs: Pairs, measures: Measures = PLAIN) -> Agreement | None:
 
 
 def recorded(pairs: Pairs, measured: Rows) -> tuple[tuple[Row, ...], tuple[Finding, ...]]:
-    """Return the rows with their exact values, and what the operators were called with that differs, the operator that
-    differs first or is outside its bound, and what rounding explains, in the order in which they ran."""
+    """Return the rows with their exact values, and the findings from the recordings, in execution order.
+
+    Findings: calls of operators that differ, the first operator that differs or exceeds its bound, and rounding.
+    """
     networks, rows, aligned = pairs.networks, measured.rows, measured.alignment
     maker_of = pairs.settled.places.maker_of
     products = types_of_products(pairs.dumps, networks) if all(networks) else ()
@@ -112,13 +114,13 @@ def recorded(pairs: Pairs, measured: Rows) -> tuple[tuple[Row, ...], tuple[Findi
     found = tuple(of_outermost(found, rows))
     if all(networks):
         found += tuple(change_findings(networks))
-        if pairs.dumps == pairs.whole:  # no name map takes modules apart
+        if pairs.dumps == pairs.whole:  # false if a name map splits modules
             found += tuple(fused_modules(pairs.whole, networks))
     return rows, found
 
 
 def around(pairs: Pairs, measured: Rows, recorded: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return in what the two runs differ beside their tensors: environments, inputs, and whether they are two runs."""
+    """Return the differences between the two runs other than tensors: environments, inputs, identical files."""
     sample, benchmark = pairs.dumps
     are_other_weights = any(finding.facts.get("what") in ("weight", "input") for finding in recorded)
     environments = sample.environment(), benchmark.environment()

@@ -1,9 +1,9 @@
-"""In what the environments of two runs of programs differ (``environment_findings``). Apart: no values are compared.
+"""Differences between two runs other than tensors: environments, inputs, and identical or swapped dumps.
 
-Versions, variables and settings are what the dumping tool recorded of each run (``Dump.environment``). The seed, and
-the state of the generator, count only where random numbers may matter: where the run draws some, or weights differ.
-Inputs of whole numbers (tokens, indices) that the program itself was given belong to it (``other_inputs``), and so does
-whether two dumps of a model are of one input, and two dumps at all (``other_runs``).
+``environment_findings`` compares the versions, variables and settings that the dumping tool recorded
+(``Dump.environment``). The seed and the generator state count only if random numbers can matter: if a run draws random
+numbers, or if weights differ. ``other_inputs`` compares integer inputs of programs (tokens, indices). ``other_runs``
+checks whether two dumps of a model had the same input, are the same file, or are swapped.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from sgsdump.tensors.dtypes import KNOWN, is_integer
 VERSION, RANDOM_NUMBERS, STATE = "versions", "random", "state"
 DRAWN, INPUTS = ("drawn", "random operators"), "inputs"
 SAME_FILE, SWAPPED = "same file", "swapped"
-OF_OTHER_RUNS = (SAME_FILE, SWAPPED, INPUTS)  # two dumps that are not a sample and the benchmark of one run
+OF_OTHER_RUNS = (SAME_FILE, SWAPPED, INPUTS)  # the dumps are not a sample and its benchmark on the same input
 
 
 def environment_findings(
     environments: tuple[Environment, Environment], networks: tuple[Network, Network], weights_differ: bool
 ) -> tuple[Finding, ...]:
-    """What differs, in the order versions, variables, settings, random numbers; nothing where a side has no record."""
+    """Return the differences: versions, variables, settings, random numbers; none if a side recorded nothing."""
     if not all(environments):
         return ()
     drawn = [_drawn(network) for network in networks]
@@ -43,7 +43,7 @@ def environment_findings(
 
 
 def within_module(dumps: tuple[Dump, Dump], networks: tuple[Network, Network]) -> tuple[Dump, Dump]:
-    """Both dumps, of one module alone where only that was dumped of either."""
+    """Return both dumps, limited to one module if either dump contains only that module."""
     module = next((found for dump in dumps if (found := dump.environment().get(("selection", "module")))), "")
     if not module or not all(networks):
         return dumps
@@ -56,9 +56,10 @@ def within_module(dumps: tuple[Dump, Dump], networks: tuple[Network, Network]) -
 
 
 def other_inputs(rows: Sequence[Row], pairs: Iterable[Pair], networks: tuple[Network, Network]) -> tuple[Finding, ...]:
-    """Whole numbers that differ and that no operator made, nor are they a weight's: the two runs were fed other tokens
-    or indices, and what differs after them is no error of theirs. All of them in one finding; none where there are
-    none."""
+    """Return one finding with all integer inputs (tokens, indices) that differ, or ().
+
+    They are no operator's output and no weight: the runs had different inputs, so later differences are not errors.
+    """
     made = [
         {value for operator in network.values() for (io, _), value in operator.values.items() if io == "out"}
         for network in networks
@@ -80,8 +81,10 @@ def other_inputs(rows: Sequence[Row], pairs: Iterable[Pair], networks: tuple[Net
 
 
 def other_runs(dumps: tuple[Dump, Dump], rows: Iterable[Row | Failed]) -> tuple[Finding, ...]:
-    """Return a finding if both dumps are one file, if they look swapped, or if they are of different inputs. Inputs are
-    looked at only if a layer differs by more than rounding."""
+    """Return findings if both dumps are the same file, look swapped, or had different inputs.
+
+    Inputs are compared only if a layer differs by more than rounding.
+    """
     sample, benchmark = dumps
     if sample.path is not None and sample.path == benchmark.path:
         return (Finding("environment", facts={"what": SAME_FILE, "argument": str(sample.path)}),)
@@ -97,7 +100,7 @@ def other_runs(dumps: tuple[Dump, Dump], rows: Iterable[Row | Failed]) -> tuple[
 
 
 def is_quantised_run(dump: Dump) -> bool:
-    """Return whether a dump is a fixed model's: most of its outputs have a scale."""
+    """Return whether the dump is of a fixed model, that is, at least half of its outputs have a scale."""
     outputs = dump.outputs.values()
     return 2 * sum(tensor.info.quant is not None for tensor in outputs) > len(outputs)
 
@@ -118,7 +121,7 @@ def _is_from_outside(record: Record, network: Network, made: Container[Hashable]
 def _counts(
     key: tuple[str, str], environments: tuple[Environment, Environment], may_be_random: bool, are_drawn: bool
 ) -> bool:
-    """Whether a difference is one that matters; a library that one program alone imports is none."""
+    """Return whether a difference matters. A library that only one program imports does not."""
     group, name = key
     sample, benchmark = (environment.get(key) for environment in environments)
     if sample == benchmark or (group == VERSION and None in (sample, benchmark)):
@@ -127,7 +130,7 @@ def _counts(
 
 
 def _drawn(network: Network) -> Mapping[str, int]:
-    """The random operators of a run, by their kind."""
+    """Return the number of random operators of a run, by kind."""
     kinds = (operator.kind.partition(".")[2] for operator in network.values() if not operator.is_module)
     return Counter(kind for kind in kinds if kind.strip("_") in RANDOM or kind in RANDOM)
 

@@ -1,4 +1,4 @@
-"""Evidence for the rules of conclusion (``rules.py``): one record for every kind of comparison."""
+"""Evidence for the rules (``rules.py``): one record for every kind of comparison."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 
 @dataclass(frozen=True)
 class JudgedLayer:
-    """Layer of a run that was judged against a golden run, together with an accepted run.
+    """Layer that was judged by a golden run and an accepted run.
 
-    error     error of the layer itself; infinite with a NaN.
-    figures   figures of the judgement by name; ``deciding`` is the name, value and limit of the decisive figure.
+    error     error of the layer; infinite for NaN.
+    figures   figures by name; ``deciding`` is the name, value and limit of the deciding figure.
     is_equal  the layer equals the accepted run; ``is_written``: the accepted run is not all zeros where the layer is
               not.
     order     number of the layer's operator in the network; ``sources`` are the layers that feed it.
@@ -44,7 +44,7 @@ class Evidence:
     rows         compared layers in the benchmark's order; ``failed`` are the pairs that could not be measured.
     outputs      names of the network's outputs, if known.
     by_flow      it is known which layers feed which (``Row.sources``).
-    environment  differences between the two runs besides their tensors.
+    environment  differences between the two runs other than tensors.
     recorded     findings from the recordings of two programs in execution order: different arguments and weights, the
                  first operator that differs or exceeds its bound (``conclude.py``).
     limits       thresholds for the layers.

@@ -1,10 +1,12 @@
-"""Why two torch programs differ, by their exact values: what differs in exact arithmetic, and where sums are coarser.
+"""Causes of a difference between two torch programs, from exact values: different arithmetic, or coarser sums.
 
-Both programs were computed again in float64 (``exact_differences.py``). An operator inside a module that gives the same
-on both sides is no cause, whatever differs at it: the module computes the same in another way. If a module differs and
-nothing was found in it, the operators that one side lacks are found by value: they make what the other side has nowhere
-in the module. If nothing differs in exact arithmetic, what is left is rounding, be it that one side keeps a sum in a
-narrower type.
+Both programs were recomputed in float64 (``exact_differences.py``):
+
+- If a module returns the same exact values on both sides, no operator inside it is a cause. The module computes the
+  same function in another way.
+- If a module differs and no cause was found in it, operators that one side lacks are found by value: nothing in the
+  module of the other side equals their output.
+- If nothing differs in exact arithmetic, the difference is rounding. One side may accumulate a sum in a narrower type.
 """
 
 from __future__ import annotations
@@ -24,10 +26,10 @@ from sgsdump.replay import torch_operators
 from sgsdump.tensors.dtypes import KNOWN
 
 _PRODUCTS = ("matmul", "conv", "sum", "mean")
-_ADDS = 3  # additions one after another that make a sum of parts
-_COARSER = 1.6  # times the other side's rounding, where a narrower type shows in what follows
-_SHAPING = frozenset("reshape identity expand to_copy".split())  # they give what they read, in its order
-_MOST_VALUES = 4000  # of a module, beyond which no values are looked for
+_ADDS = 3  # number of consecutive additions that form a sum of parts
+_COARSER = 1.6  # ratio of both sides' rounding errors from which a narrower type shows in later layers
+_SHAPING = frozenset("reshape identity expand to_copy".split())  # operators that keep values and their order
+_MOST_VALUES = 4000  # number of a module's operators above which values are not searched
 
 
 def of_exact(
@@ -35,16 +37,10 @@ def of_exact(
 ) -> tuple[Finding, ...]:
     """Return the causes.
 
-    Parameters
-    ----------
-    sides
-        Both runs, computed again.
-    arguments
-        Arguments, types and weights that differ.
-    found
-        The same, after the first operator that differs by more than rounding.
-    rounding
-        In which types both sides compute.
+    sides      both runs, recomputed in float64.
+    arguments  arguments, types and weights that differ.
+    found      ``arguments``, after the first operator that differs by more than rounding.
+    rounding   the types in which both sides compute.
     """
     kept = [finding for finding in found if not _is_type(finding) and not sides.is_innocent(finding)]
     coarser = [] if rounding.is_converted else list(_coarser(sides, arguments, found))
@@ -64,14 +60,16 @@ def of_exact(
 
 
 def names_the_operator(finding: Finding) -> bool:
-    """Return whether a finding says more than where a difference is seen first: an operator of one kind and with the
-    same arguments gives the same of the same inputs."""
+    """Return whether a finding names a fault, not only the first place of a difference.
+
+    An operator of the same kind with the same arguments and inputs returns the same output.
+    """
     is_argument = finding.kind == "argument" and finding.facts["what"] != "reads"
     return is_argument or bool(finding.facts.keys() & {"how", "only_in"})
 
 
 def _is_made_by_both(sides: ExactSides, finding: Finding) -> bool:
-    """Whether the operator that only one side has makes what the other side has too: a clamp that cuts nothing."""
+    """Return whether the other side has the output of an operator that only one side has, as of an idle clamp."""
     if "only_in" not in finding.facts:
         return False
     side = int(finding.facts["only_in"] == "benchmark")
@@ -88,7 +86,7 @@ def _is_type(finding: Finding) -> bool:
 
 
 def _coarser(sides: ExactSides, arguments: Sequence[Finding], found: Sequence[Finding]) -> Iterator[Finding]:
-    """Yield where the sample keeps a sum, or what is computed with, in a narrower type, if that shows."""
+    """Yield the place where the sample uses a narrower type for a sum or an operand, if it affects the values."""
     accumulations = list(_accumulations(sides))
     yield from accumulations[:1]
     if accumulations:
@@ -106,14 +104,14 @@ def _coarser(sides: ExactSides, arguments: Sequence[Finding], found: Sequence[Fi
 
 
 def _shows(sides: ExactSides, finding: Finding) -> bool:
-    """Whether the sample is coarser than the benchmark in what a module gives after a type that differs."""
+    """Return whether, after a type that differs, the outputs of the module are coarser than the benchmark's."""
     if not _is_narrower(finding.facts["sample"], finding.facts["benchmark"]):
         return False
     place = next((i for i, row in enumerate(sides.rows) if row.name == finding.layer), None)
     if place is None:
         return False
     if plain(sides.networks[1][sides.rows[place].op_index].kind) == "to_copy":
-        return True  # the program says so, as by an argument
+        return True  # the program converts explicitly
     module = finding.facts.get("module", "")
     after = [
         row.exact
@@ -129,7 +127,7 @@ def _is_narrower(word: str, other: str) -> bool:
 
 
 def _accumulations(sides: ExactSides) -> Iterator[Finding]:
-    """Yield each product or sum of the benchmark that the sample adds up from parts in a narrow type."""
+    """Yield each product or sum of the benchmark that the sample accumulates from parts in a narrow type."""
     sample, benchmark = (Region(sides, side, ALL) for side in (0, 1))
     for index, depth in sample.additions().items():
         if depth < _ADDS:
@@ -159,7 +157,7 @@ def _rounding_of(region: Region, index: int) -> float:
 
 
 def _lacking(sides: ExactSides) -> Iterator[Finding]:
-    """Yield the first operator that only one side has of those that make what differs, by value."""
+    """Yield the first operator that only one side has and that contributes to the first difference, by value."""
     if (differing := sides.differing_end()) is None:
         return
     row, pair, is_module = differing
@@ -171,7 +169,7 @@ def _lacking(sides: ExactSides) -> Iterator[Finding]:
         return
     unlike = [list(_unlike(regions[side], regions[1 - side], pair.records[side])) for side in (0, 1)]
     kinds = [Counter(plain(regions[side].network[i].kind) for i, _ in unlike[side]) for side in (0, 1)]
-    for is_first in (True, False):  # those whose inputs both sides have come before all others
+    for is_first in (True, False):  # first the operators whose inputs exist on both sides
         for side in (0, 1):
             more = kinds[side] - kinds[1 - side]
             for index, reads_the_same in unlike[side]:
@@ -183,7 +181,7 @@ def _lacking(sides: ExactSides) -> Iterator[Finding]:
 
 
 def _of_other_size(sides: ExactSides) -> Iterator[Finding]:
-    """Yield the first tensor that came into both runs with other sizes."""
+    """Yield the first input of both runs whose sizes differ."""
     differing = sides.differing_end()
     pair = next(filter(sides.is_of_other_size, sides.pairs), None)
     if differing is not None and pair is not None:
@@ -195,7 +193,7 @@ def _of_other_size(sides: ExactSides) -> Iterator[Finding]:
 
 
 def _at_the_end(sides: ExactSides) -> Iterator[Finding]:
-    """Yield the module, or what the program gives, that differs first, if no operator is known."""
+    """Yield the first module or program output that differs."""
     if (differing := sides.differing_end()) is not None:
         row = differing[0]
         figures = {"error": row.error, "rmse": row.rmse, "cos": row.cos}
@@ -212,8 +210,10 @@ def _of_lacking(module: Row, operator: Operator, record: Record | None, side: in
 
 
 def _unlike(region: Region, other: Region, module: Record) -> Iterator[tuple[int, bool]]:
-    """Yield the operators that make what a module gives of which the other side has nothing like it, in order, and
-    whether the other side has all that they read."""
+    """Yield the operators of a module, in order, whose output the other side has nowhere.
+
+    The second value says whether the other side has all their inputs.
+    """
     gives = [n for (io, _), n in region.network[module.op_index].values.items() if io == "out"]
     needed = region.needed(gives)
     known: dict[Hashable, bool] = {}
@@ -232,7 +232,7 @@ def _unlike(region: Region, other: Region, module: Record) -> Iterator[tuple[int
 
 
 def _inside(network: Network, module: Record) -> range:
-    """Return the numbers of the operators that run in a call of a module."""
+    """Return the numbers of the operators that run in one call of a module."""
     path = network[module.op_index].module
     end = module.op_index + 1
     last = max(network)

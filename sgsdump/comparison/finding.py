@@ -1,42 +1,42 @@
-"""A finding: one fact that a user should know, with its evidence; ``rules.py`` concludes them."""
+"""Record of a finding: one fact for the user, with its evidence. ``rules.py`` derives the findings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# In the order in which they are told.
+# In reporting order.
 KINDS = {
-    "environment": "a version, variable or setting in which the two programs' runs differ, or their random numbers",
-    "between rounds": "an operator outside the modules, or inputs of a round, in which two programs differ",
-    "output": "an output of the network: its figures, and whether it is within the limits",
-    "missing": "layers, outputs, runs, steps or ranks that the reference has and the side under test lacks",
-    "argument": "a scalar argument or a weight that differs between the two sides",
-    "another tensor": "a pair of one name that holds different tensors",
-    "not finite": "the first NaN or infinity",
-    "outside": "the first operator whose own result is further from the exact one than rounding explains",
-    "cause": "the layer or operator where an error arises",
-    "magnified": "an operator that magnifies what rounding did before it",
-    "rounding": "all that differs is rounding to a narrow type",
-    "part": "of an error that is within the limits, the layer that brings most of it",
-    "layers": "how many layers are past the limits, and the cause that they share",
-    "quantisation": "operators that one of two quantised copies of a network alone keeps in integers",
-    "channel": "a channel that is wrong while its layer looks right",
-    "worth": "what a fixed model is worth by the user's metric, and on pictures held out",
-    "unseen": "the error of a fixed model to expect on images that nothing was fitted to",
-    "advice": "what to change",
-    "not comparable": "modules that cannot be compared as they were dumped, why, and what makes them comparable",
-    "not judged": "what the comparison cannot tell, and why",
+    "environment": "version, variable, setting or random numbers that differ between the runs of two programs",
+    "between rounds": "operator outside the modules, or input of a round, that differs between two programs",
+    "output": "output of the model: its figures, and whether it is within the limits",
+    "missing": "layers, outputs, runs, steps or ranks that the sample lacks",
+    "argument": "scalar argument or weight that differs between the two sides",
+    "another tensor": "pair whose tensors share a name but are different tensors",
+    "not finite": "first NaN or Inf",
+    "outside": "first operator whose result deviates from the exact result by more than rounding explains",
+    "cause": "layer or operator where the error arises",
+    "magnified": "operator that amplifies earlier rounding",
+    "rounding": "all differences are rounding to a narrow type",
+    "part": "layer that contributes most of an error that is within the limits",
+    "layers": "number of layers that exceed the limits, and their common cause",
+    "quantisation": "operators that only one of two quantised models computes in integers",
+    "channel": "wrong channel of a layer that is within the limits as a whole",
+    "worth": "quality of a fixed model by the user's metric, and on held-out images",
+    "unseen": "expected error of a fixed model on held-out images",
+    "advice": "recommended change",
+    "not comparable": "modules that are not comparable as dumped, with the reason and the fix",
+    "not judged": "layers that the comparison cannot judge, with the reason",
 }
-# They name what is wrong, or where.
+# Kinds that name a fault or the place of a fault.
 CAUSES = frozenset(("between rounds", "argument", "another tensor", "not finite", "outside", "cause"))
-# They accuse nothing.
+# Kinds that explain a difference without a fault.
 NO_FAULT = frozenset(("magnified", "rounding"))
-# How it is known, best first: by intervention or by replaying the operator; by the first tensor that differs while its
-# inputs are equal; by the rise of a relative figure.
+# Kinds of evidence, strongest first: changing the model or replaying the operator; the first tensor that differs while
+# its inputs are equal; the rise of a relative figure.
 EVIDENCE = ("measured", "by value", "by figures")
-ACCUMULATION = "accumulation"  # the fact "how" of a cause: the sample keeps a sum in a narrower type
-PACKED = "packed"  # the fact "how" of a cause: an operator's weights of few bits are not the benchmark's
+ACCUMULATION = "accumulation"  # fact "how" of a cause: the sample accumulates a sum in a narrower type
+PACKED = "packed"  # fact "how" of a cause: the packed low-bit weights of an operator differ from the benchmark's
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class Finding:
     """One fact with its evidence.
 
     kind      one of ``KINDS``.
-    layer     the benchmark's name of the layer or operator, "" where it is of none.
-    op_type   its operator.
-    figures   by name, in full precision.
-    evidence  one of ``EVIDENCE``, "" where the fact speaks for itself.
-    names     all layers that the finding is about, where there are several.
-    facts     words that are not figures, by name: the argument, both values, the reason.
+    layer     the benchmark's name of the layer or operator; "" for none.
+    op_type   operator type of the layer.
+    figures   figures by name, in full precision.
+    evidence  one of ``EVIDENCE``; "" if the fact needs no evidence.
+    names     all layers of the finding, if there are several.
+    facts     facts other than figures, by name: the argument, both values, the reason.
     """
 
     kind: str

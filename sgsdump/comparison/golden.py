@@ -1,24 +1,26 @@
-"""The three-way comparison: is the run under test as good as an accepted one, both compared with a golden run?
+"""Three-way comparison: judge a sample and an accepted run (the benchmark) by a golden run.
 
-Source: the dump tools of the SDAA ONNX pipeline. With e the sample, c the benchmark and g the golden values::
+The sample passes if its error against the golden run is at most ``tag`` times the benchmark's error. Source of the
+formulas: the dump tools of the SDAA ONNX pipeline. With e the sample, c the benchmark and g the golden values::
 
     diff2                     sqrt(Σ(e-c)² / Σc²), in float32
     diff3(x, g)               for each value  |g| > th1:  |x-g| / (|g| + 1e-9),  else  |x-g|
-    diff3_max_sw, _mean_sw    largest and mean diff3(e, g)
-    diff3_max_g, _mean_g      largest and mean diff3(c, g)
-    pass                      sw <= g * tag, for the largest and for the mean; with g = 0 only sw = 0 passes, and a
-                              benchmark error that is infinite or NaN never counts as a pass
+    diff3_max_sw, _mean_sw    maximum and mean of diff3(e, g)
+    diff3_max_g, _mean_g      maximum and mean of diff3(c, g)
+    pass                      sw <= g * tag, for the maximum and for the mean; with g = 0 only sw = 0 passes, and a
+                              benchmark error that is infinite or NaN never passes
 
-Without golden it is a comparison of two: diff2, and ``all_close``: every |e-c| <= th1 + th1 |c|, NaN equal to NaN.
-diff2 and all_close are taken in float32, diff3 in the wider of both dtypes (at least float32), over whole arrays, so
-that the digits are that tool's. Integers are taken in float64 throughout, the differences of those of 64 bits exactly;
-a complex value is its two parts.
+Without a golden run, the comparison has diff2 and ``all_close``: every |e-c| <= th1 + th1 |c|, NaN equal to NaN.
 
-A benchmark of all zeros where the sample is not is taken for a tensor that was never written: whatever the figures say
-(``diff2`` is infinite, ``tag`` times its error against golden large), the row does not pass.
+diff2 and all_close are computed in float32, and diff3 in the wider of both dtypes (at least float32), over whole
+arrays. The digits therefore match those of the SDAA tool. Integers are computed in float64, with exact differences for
+64-bit integers. A complex value counts as two values.
 
-``compare_files`` pairs equal file names, ``compare_golden`` the tensors of any dumps; ``reports/golden/log.py`` prints
-either.
+If the benchmark is all zeros and the sample is not, the benchmark tensor was probably never written. The row does not
+pass, whatever the figures are (``diff2`` is infinite; ``tag`` times the benchmark's error is large).
+
+``compare_files`` pairs files with equal names, and ``compare_golden`` pairs tensors of dumps in any format.
+``reports/golden/log.py`` prints both results.
 """
 
 from __future__ import annotations
@@ -57,12 +59,14 @@ Load = Callable[[], np.ndarray]
 
 @dataclass(frozen=True)
 class GoldenSettings:
-    """tag     how many times the benchmark's error the sample's may be.
-    th1     diff3: a golden value above it (in magnitude) is compared relatively; the tolerance of all_close.
-    th2     the diff2 past which a row is listed; it decides nothing.
-    titles  what reports call sample, benchmark and golden.
+    """Settings of a three-way comparison.
 
-    Raises ConfigError for a tag or threshold that is negative or NaN.
+    tag     largest allowed ratio of the sample's error to the benchmark's error.
+    th1     diff3: magnitude of golden values above which the error is relative; tolerance of all_close.
+    th2     diff2 above which a row is listed; it does not affect the verdict.
+    titles  names of sample, benchmark and golden in reports.
+
+    Raise ConfigError if the tag or a threshold is negative or NaN.
     """
 
     tag: float = 10.0
@@ -73,7 +77,7 @@ class GoldenSettings:
     def __post_init__(self) -> None:
         for name, value in (("input tag", self.tag), ("th1", self.th1), ("th2", self.th2)):
             if not value >= 0:
-                raise ConfigError(f"the {name} is 0 or more, so {value:g} cannot be one")
+                raise ConfigError(f"the {name} must be 0 or more, not {value:g}")
 
 
 DEFAULTS = GoldenSettings()
@@ -81,7 +85,7 @@ DEFAULTS = GoldenSettings()
 
 @dataclass(frozen=True)
 class GoldenPlace:
-    """The operator that makes a row's tensor, its number in the network, and the rows that feed it."""
+    """Operator that computes a row's tensor: its number in the network, its type, and the rows that feed it."""
 
     order: int = 0
     op_type: str = ""
@@ -90,11 +94,13 @@ class GoldenPlace:
 
 @dataclass(frozen=True)
 class GoldenRow:
-    """One tensor. ``max_*`` and ``mean_*`` are NaN in a comparison of two, ``all_close`` is None in one of three.
+    """Figures of one tensor.
 
-    file      the name that reports print and sort by; name is the tensor's.
-    nan_inf   True when any side holds NaN or infinite values.
-    reason    why nothing could be compared; the numbers are NaN then.
+    ``max_*`` and ``mean_*`` are NaN without a golden run; ``all_close`` is None with a golden run.
+
+    file      name that reports print and sort by; ``name`` is the tensor's name.
+    nan_inf   whether any side has NaN or Inf.
+    reason    why the tensor could not be compared; the figures are NaN then.
     note      remarks on a compared row: dtypes that differ, a transposed layout.
     """
 
@@ -121,24 +127,24 @@ class GoldenRow:
 
     @property
     def zeros(self) -> bool:
-        """True when the benchmark is all zeros and the sample is not."""
+        """True if the benchmark is all zeros and the sample is not."""
         return math.isinf(self.diff2) and not self.nan_inf
 
     @property
     def close(self) -> bool:
-        """The SDAA tool's verdict: True when close (two) or as good as the benchmark within the tag (three)."""
+        """The SDAA tool's verdict: all_close without a golden run; with a golden run, the error is within the tag."""
         if self.reason:
             return False
         return self.max_passes and self.mean_passes if self.all_close is None else self.all_close
 
     @property
     def passes(self) -> bool:
-        """``close``, and the benchmark is not all zeros where the sample is something."""
+        """True if ``close``, unless the benchmark is all zeros and the sample is not."""
         return self.close and not self.zeros
 
     @property
     def verdict(self) -> str:
-        """``pass``, ``warn`` (passes, with NaN or Inf or a note), ``fail`` or ``not comparable``."""
+        """The verdict: ``pass``, ``warn`` (passes with NaN, Inf or a note), ``fail`` or ``not comparable``."""
         if self.reason:
             return "not comparable"
         if not self.passes:
@@ -147,7 +153,7 @@ class GoldenRow:
 
 
 def _judged(row: GoldenRow, place: GoldenPlace) -> JudgedLayer:
-    """Return what the rules know of a row: its error is the mean one against golden, of two runs the distance."""
+    """Return a row for the rules. Its error is the mean diff3 against golden; without golden, diff2."""
     error = row.diff2 if row.all_close is not None else row.mean_sw
     figures = {"diff2": row.diff2}
     deciding: tuple[str, float, float | None] = ("diff2", row.diff2, None)
@@ -173,14 +179,14 @@ def _judged(row: GoldenRow, place: GoldenPlace) -> JudgedLayer:
 
 @dataclass(frozen=True)
 class GoldenComparison:
-    """Rows by file name, and the file names that stand on one side only.
+    """Result of a three-way comparison: rows in the order of their file names, and files that are not on all sides.
 
-    titles          what reports call sample, benchmark and golden (None: a comparison of two).
-    only_in_golden  golden's that the sample lacks; not_in_golden what the other two share and golden lacks.
-    th2             the diff2 past which a row is listed; it decides nothing.
-    left_out        those of one side that an option left out or that the other cannot have: they are not missing.
-    places          where the tensors stand in the network, by the rows' names, of dumps that say.
-    own_errors      where each operator was computed again from its recorded inputs: what these told; else None.
+    titles          names of sample, benchmark and golden in reports; golden is None for a comparison of two.
+    only_in_golden  files of golden that the sample lacks; ``not_in_golden``: files of both others that golden lacks.
+    th2             diff2 above which a row is listed; it does not affect the verdict.
+    left_out        files that an option excluded or that the other side cannot have; they are not missing.
+    places          places of the tensors in the network by row name, if the dumps record them.
+    own_errors      findings from recomputing each operator from its recorded inputs; None if not recomputed.
     """
 
     rows: tuple[GoldenRow, ...]
@@ -198,8 +204,11 @@ class GoldenComparison:
 
     @property
     def missing(self) -> tuple[tuple[str, str], ...]:
-        """The files that the reference has and the sample lacks (golden, where there is one), or that golden lacks; and
-        where they are missing. What the benchmark alone has beside a golden run is its own."""
+        """Missing files, each with a text that says where the file is and is not.
+
+        With a golden run, files are missing if the sample lacks a file of golden, or if golden lacks a file of both
+        others. Without it, files are missing if the sample lacks a file of the benchmark.
+        """
         golden = self.titles[2]
         lacked = {*self.only_in_golden, *self.not_in_golden} if golden else {*self.only_in_benchmark}
         found = {file: reason for file, reason in self.unmatched() if file in lacked - self.left_out}
@@ -207,17 +216,19 @@ class GoldenComparison:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What is missing, then where errors are made: by the operators computed again, else by the first tensors that
-        do not pass while what feeds them does."""
+        """Findings: missing files, then the places where errors arise.
+
+        Errors arise at operators whose recomputed result differs; else at failing tensors whose sources pass.
+        """
         return findings_of(self.evidence)
 
     def verdict(self, allow_missing: bool = False) -> Verdict:
-        """Return the verdict as data; ``allow_missing``: whether what the sample lacks is allowed."""
+        """Return the verdict as data; with ``allow_missing``, files that the sample lacks do not fail."""
         return judged_verdict(self.evidence, self.findings, allow_missing)
 
     @cached_property
     def account(self) -> Account:
-        """What was compared, and all that was not."""
+        """Number of compared tensors, and everything that was not compared."""
         compared = sum(not row.reason for row in self.rows)
         failed = [NotCompared(row.file, "failed", row.reason, sample_name=row.name) for row in self.rows if row.reason]
         missing = {*self.missing}
@@ -229,27 +240,27 @@ class GoldenComparison:
 
     @property
     def evidence(self) -> Evidence:
-        """All that is known, for the rules of conclusion."""
+        """Evidence for the rules."""
         by_flow = any(place.sources for place in self.places.values())
         judged = tuple(_judged(row, self.places.get(row.name, GoldenPlace())) for row in self.rows if not row.reason)
         return Evidence(self.account, by_flow=by_flow, judged=judged, recomputed=self.own_errors)
 
     @property
     def passes(self) -> bool:
-        """True when every row passes."""
+        """True if every row passes."""
         return all(row.passes for row in self.rows)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A pandas DataFrame with one line per row: its fields, ``max_passes``, ``mean_passes`` and the verdict.
+        """Return a pandas DataFrame with one line per row: its fields, ``max_passes``, ``mean_passes`` and the verdict.
 
-        Raises MissingExtra when pandas is not installed.
+        Raise MissingExtra if pandas is not installed.
         """
         columns = [*(field.name for field in fields(GoldenRow)), "max_passes", "mean_passes", "verdict"]
         frame: pandas.DataFrame = data_frame([[getattr(row, name) for name in columns] for row in self.rows], columns)
         return frame
 
     def unmatched(self) -> Iterator[tuple[str, str]]:
-        """Every file that is not on all sides, and where it is."""
+        """Yield every file that is not on all sides, with a text that says where the file is and is not."""
         sample, benchmark, golden = self.titles
         yield from ((file, f"only in {sample}, not in {benchmark}") for file in self.only_in_sample)
         yield from ((file, f"only in {benchmark}, not in {sample}") for file in self.only_in_benchmark)
@@ -264,15 +275,15 @@ def compare_files(
     settings: GoldenSettings = DEFAULTS,
     progress: Progress = SILENT,
 ) -> GoldenComparison:
-    """Compare what has the same file name on every side. ``sample["relu.npy"]()`` gives the array.
+    """Compare files that have the same name on every side; ``sample["relu.npy"]()`` loads the array.
 
-    A loader that raises SgsdumpError makes its row not comparable. Raises ValuesError when no name is on every side.
+    If a loader raises SgsdumpError, its row is not comparable. Raise ValuesError if no name is on every side.
     """
     both = sample.keys() & benchmark.keys()
     names = sorted(both if golden is None else both & golden.keys())
     if not names:
         counts = _counts(settings, sample, benchmark, golden)
-        raise ValuesError(f"no file in common: {counts}; are they of one model?")
+        raise ValuesError(f"no file in common: {counts}. Check that the files are of the same model")
     sides = [side for side in (sample, benchmark, golden) if side is not None]
     rows = (golden_row(name, name, [side[name] for side in sides], settings) for name in names)
     return _comparison(
@@ -293,9 +304,9 @@ def compare_golden(
     inputs: bool = False,
     progress: Progress = SILENT,
 ) -> GoldenComparison:
-    """Compare dumps of any format, tensors paired as ``compare`` pairs them; the file names are ``NAME.npy``.
+    """Compare dumps of any format. ``compare`` pairs the tensors; the file names are ``NAME.npy``.
 
-    inputs and progress are ``compare``'s. Raises what ``compare_files`` raises.
+    ``inputs`` and ``progress`` are as in ``compare``. Raise ValuesError if no tensor is on every side.
     """
     paired = align_names(sample, benchmark, inputs)
     joined: list[tuple[Record, ...]] = [pair.records for pair in paired.pairs]
@@ -313,7 +324,7 @@ def compare_golden(
         one_sided = only_in_golden, not_in_golden
     if not joined:
         counts = _counts(settings, sample, benchmark, golden)
-        raise ValuesError(f"no tensor in common: {counts}; are they dumps of one model?")
+        raise ValuesError(f"no tensor in common: {counts}. Check that the dumps are of the same model")
 
     flow = known_sources((sample, benchmark), paired.pairs)
     flow = flow or nearest_sources(benchmark, {records[1].name for records in joined})
@@ -348,7 +359,7 @@ def _comparison(
     only_in_benchmark: tuple[str, ...],
     golden: tuple[tuple[str, ...], tuple[str, ...]] | None,
 ) -> GoldenComparison:
-    """``golden``: what only the golden run has and what it lacks; None in a comparison of two."""
+    """Return the comparison; ``golden``: files that only golden has, and files that it lacks; None without golden."""
     titles = settings.titles if golden is not None else (*settings.titles[:2], None)
     only, lacking = golden or ((), ())
     sides = only_in_sample, only_in_benchmark, only, lacking
@@ -356,12 +367,12 @@ def _comparison(
 
 
 def _expected(unpaired: Iterable[Unpaired]) -> frozenset[str]:
-    """The files of what the other side cannot have."""
+    """Return the files that the other side cannot have."""
     return frozenset(_files(each.record for each in unpaired if each.expected))
 
 
 def _counts(settings: GoldenSettings, *sides: Mapping | None) -> str:
-    """``a has 3, b has 4``: how many names each side has."""
+    """Return how many names each side has: ``a has 3, b has 4``."""
     return ", ".join(f"{title} has {len(side)}" for title, side in zip(settings.titles, sides) if side is not None)
 
 
@@ -372,7 +383,10 @@ def _real(record: Record, as_stored: bool) -> np.ndarray:
 
 
 def _known_layouts(pairs: Sequence[Pair], as_stored: bool) -> list[Layouts]:
-    """Each side's layout and the last one's; unknown where a device's cannot be undone (loading reports it)."""
+    """Return each side's layout and the last side's; unknown if a device layout cannot be decoded.
+
+    Loading the values reports such a layout.
+    """
     try:
         return [layouts(pair, as_stored) for pair in pairs]
     except FileChanged:
@@ -393,7 +407,10 @@ def golden_row(
     pair_note: str = "",
     known: Sequence[Layouts] = (),
 ) -> GoldenRow:
-    """The row of two or three sides, the last of which gives the shape; ``known`` has each side's layout and its."""
+    """Return the row of two or three sides.
+
+    The last side determines the shape; ``known`` has each side's layout and the layout of the last side.
+    """
     tag, th1 = settings.tag, settings.th1
     try:
         stored = [load() for load in sides]
@@ -423,7 +440,7 @@ def golden_row(
 
 
 def _fitted(arrays: list[np.ndarray], known: Sequence[Layouts]) -> tuple[list[np.ndarray], list[str]]:
-    """All arrays in the last one's shape, and how. Raises ValuesError when one does not fit."""
+    """Return all arrays in the shape of the last array, with notes. Raise ValuesError if an array does not fit."""
     names = ("sample", "benchmark", "golden")[: len(arrays)]
     last, notes, fitted = arrays[-1], [], []
     for name, array, (layout, last_layout) in zip(names, arrays, known):
@@ -441,12 +458,12 @@ def _fitted(arrays: list[np.ndarray], known: Sequence[Layouts]) -> tuple[list[np
             shapes = ", ".join(f"{side} {array.shape}" for side, array in zip(names, arrays))
             raise ValuesError(f"shape mismatch: {shapes}") from None
         fitted.append(view.reshape(last.shape))
-        notes.append(f"{name} brought from {list(array.shape)} to {list(last.shape)}")
+        notes.append(f"{name} reshaped from {list(array.shape)} to {list(last.shape)}")
     return fitted, notes
 
 
 def _computable(array: np.ndarray) -> np.ndarray:
-    """float16 and smaller floats as float32, integers and bool as float64, complex as its parts; others unchanged."""
+    """Return float16 and smaller floats as float32, integers and bool as float64, complex values as two values."""
     if array.dtype.kind == "c":
         return np.ascontiguousarray(array).view(array.real.dtype)
     if array.dtype.kind in "iub":
@@ -455,9 +472,9 @@ def _computable(array: np.ndarray) -> np.ndarray:
 
 
 def diff2(e: np.ndarray, b: np.ndarray, difference: np.ndarray | None = None) -> float:
-    """sqrt(Σ(e-b)² / Σb²) of two arrays of one shape; infinite when only b is all zeros, NaN when both are.
+    """Return sqrt(Σ(e-b)² / Σb²) of two arrays of equal shape; infinite if only b is all zeros, NaN if both are.
 
-    ``difference`` is |e-b| where the arrays do not hold it exactly.
+    difference  |e-b|, if it cannot be computed exactly from the arrays.
     """
     with np.errstate(all="ignore"):
         e, b = e.reshape(-1), b.reshape(-1)
@@ -465,9 +482,9 @@ def diff2(e: np.ndarray, b: np.ndarray, difference: np.ndarray | None = None) ->
 
 
 def diff3(e: np.ndarray, b: np.ndarray, th1: float, difference: np.ndarray | None = None) -> tuple[float, float]:
-    """The largest and the mean diff3 of two arrays of one shape against base b; 0 and 0 when they are empty.
+    """Return the maximum and the mean of diff3(e, b) of two arrays of equal shape; 0 and 0 for empty arrays.
 
-    ``difference`` is |e-b| where the arrays do not hold it exactly.
+    difference  |e-b|, if it cannot be computed exactly from the arrays.
     """
     if not e.size:
         return 0.0, 0.0
@@ -479,9 +496,12 @@ def diff3(e: np.ndarray, b: np.ndarray, th1: float, difference: np.ndarray | Non
 
 
 def exact_difference(a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
-    """|a-b| of integers of 64 bits, rounded once: as float64 they may be equal though they are not. None for others."""
+    """Return |a-b| of 64-bit integers, rounded once; None for other types.
+
+    Different 64-bit integers may be equal as float64.
+    """
     if a.dtype != b.dtype or a.dtype.kind not in "iu" or a.dtype.itemsize != 8:
         return None
-    # modulo 2**64 the larger less the smaller is their true distance
+    # larger minus smaller is exact modulo 2**64
     u, v = a.astype(np.uint64), b.astype(np.uint64)
     return np.where(a >= b, u - v, v - u).astype(np.float64)

@@ -1,9 +1,11 @@
-"""The rules of conclusion: one ordered list of pure functions over one record of evidence.
+"""Rules that derive findings from evidence: an ordered list of pure functions, each over one record of evidence.
 
-``RULES`` has them in the order in which findings are told. After the environment an argument, type or weight that
-differs where nothing differs before it comes ahead of all others, since no figure can say as much. What was found by
-value comes before tensors of another name, because after a fault a layer may look like another one. Where the two runs
-are of different inputs, nothing that differs is an error of its own.
+``RULES`` defines the order in which findings are reported:
+
+- The environment comes first. Next comes an argument, type or weight that differs while no earlier layer differs,
+  because no figure can prove as much.
+- Causes found by value come before tensors that share a name, because after a fault a layer may look like another one.
+- If the two runs had different inputs, a difference is not an error, and only the rules of ``OF_ANY_INPUTS`` apply.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ from sgsdump.comparison.thresholds import Thresholds
 
 Rule = Callable[[Evidence], Iterable[Finding]]
 
-MOST = 3  # causes, and tensors of another name
+MOST = 3  # largest number of causes by figures, and of tensors that share a name
 _NOT_FINITE = ("sample_nan", "sample_inf", "benchmark_nan", "benchmark_inf", "odd_apart")
-_SHOWN = ("by value", "measured")  # evidence that is more than figures
-_LIKE = 1e-3  # of COS: two sides of one direction
-_LEFT = 0.5  # of an error, what a scale leaves of it
-_TIMES = 3  # what feeds a layer, its error where it arises suddenly
-_ABOUT = 0.5  # of the steepest rise, what counts as about as steep
-_MADE_HERE = 30  # times the error of what feeds a layer; rounding grows less from one layer to the next
+_SHOWN = ("by value", "measured")  # evidence stronger than figures
+_LIKE = 1e-3  # 1 - |COS| below which two tensors have the same direction
+_LEFT = 0.5  # largest share of the error that a scale factor may leave unexplained
+_TIMES = 3  # ratio of a layer's error to the error of its sources from which the error arises suddenly
+_ABOUT = 0.5  # share of the largest rise from which another rise counts too
+_MADE_HERE = 30  # ratio of a layer's error to the error of its sources; rounding grows less from layer to layer
 
 
 def environment(evidence: Evidence) -> Iterable[Finding]:
@@ -132,7 +134,7 @@ def causes_by_intervention(evidence: Evidence) -> Iterable[Finding]:
 
 
 def past_limits(evidence: Evidence) -> Iterable[Finding]:
-    """Return how many layers are past the limits, and the cause that they share."""
+    """Return how many layers exceed the limits, and their common cause."""
     return evidence.measured_of("layers")
 
 
@@ -177,7 +179,7 @@ def _origin(failing: JudgedLayer, judged: Sequence[JudgedLayer]) -> JudgedLayer:
     layers = {layer.name: layer for layer in judged}
     layer = failing
     while True:
-        layers.pop(layer.name, None)  # a graph from outside may lead back
+        layers.pop(layer.name, None)  # a graph read from a file may contain a cycle
         sources = [layers[name] for name in layer.sources if name in layers]
         fed_by = max(sources, key=lambda source: source.error, default=None)
         if fed_by is None or not 0 < layer.error / _MADE_HERE <= fed_by.error:
@@ -204,7 +206,7 @@ def _of_figures(evidence: Evidence) -> Iterator[Finding]:
     whole = replace(evidence.limits, max_channel_rmse=None)
     bad = [row for row in rows if not row.is_within(whole)]
     past = set(map(id, bad))
-    if bad:  # what a step hid in one layer is the cause where it shows in another
+    if bad:  # an error hidden within a layer's quantisation step may be the cause of the error of a later layer
         bad = [row for row in rows if id(row) in past or (row.is_resolution and _is_past(row, evidence.limits))]
     departure = _first_departure(evidence, bad)
     by_value = departure.row if departure is not None else None
@@ -324,7 +326,7 @@ def _sudden(evidence: Evidence, bad: Sequence[Row]) -> list[Row]:
 
 
 def channels(evidence: Evidence) -> Iterator[Finding]:
-    """Yield the layers that are within the limits as a whole but have lost channels or a channel past its limit."""
+    """Yield the layers that are within the limits as a whole, but lost channels or have a channel beyond its limit."""
     whole = replace(evidence.limits, max_channel_rmse=None)
     for row in evidence.alike if not evidence.is_rounding else ():
         of_row = row.channels
@@ -345,12 +347,12 @@ def rounding(evidence: Evidence) -> Iterable[Finding]:
 
 
 def not_comparable(evidence: Evidence) -> Iterable[Finding]:
-    """Return what cannot be compared as it was dumped, with what makes it comparable."""
+    """Return modules that are not comparable as dumped, with the reason and the fix."""
     return evidence.of_kind("not comparable")
 
 
 def not_judged(evidence: Evidence) -> Iterator[Finding]:
-    """Yield what the comparison cannot judge, with the reason."""
+    """Yield the layers that the comparison cannot judge, grouped by reason."""
     yield from evidence.measured_of("not judged")
     account = evidence.account
     fused = tuple(one.name for one in account.left_out if one.fused)
@@ -366,7 +368,7 @@ def not_judged(evidence: Evidence) -> Iterator[Finding]:
         yield Finding("not judged", facts={"why": "no dataflow"})
 
 
-# In the order in which they are told.
+# In reporting order.
 RULES: tuple[Rule, ...] = (
     environment,
     between_rounds,
@@ -391,7 +393,7 @@ RULES: tuple[Rule, ...] = (
     not_comparable,
     not_judged,
 )
-# Those that hold of two runs of different inputs too.
+# Rules that also apply to two runs with different inputs.
 OF_ANY_INPUTS = frozenset((environment, missing, not_finite, not_comparable, not_judged))
 
 

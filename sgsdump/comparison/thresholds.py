@@ -1,4 +1,4 @@
-"""How far a layer may be off before it is called bad."""
+"""Limits on the metrics of layers, and the test whether a layer is within them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _NONE: Mapping[str, float] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Limits on a layer's metrics; None is no limit. A NaN metric is past every limit on it.
+    """Limits on the metrics of a layer; None means no limit. A NaN metric exceeds its limit.
 
-    further  names of further metrics with their limits: the least where higher is better, else the most.
-    layers   (pattern of layer names, metric, limit): what holds for these layers in place of the limits above; a later
-             one goes before an earlier one. ``*``, ``?`` and ``[ab]`` are as in the shell.
-    own      names of a user's own metrics, of which higher is better.
-    max_channel_rmse  on the RMSE of a layer's worst channel.
+    further           (metric, limit): a minimum if higher is better, else a maximum.
+    layers            (pattern of layer names, metric, limit): replaces the general limit for these layers; later
+                      entries win. ``*``, ``?`` and ``[ab]`` work as in the shell.
+    own               names of the user's own metrics for which higher is better.
+    max_channel_rmse  limit on the RMSE of a layer's worst channel.
     """
 
     min_cos: float | None = None
@@ -34,29 +34,29 @@ class Thresholds:
     max_channel_rmse: float | None = None
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for limits that nothing could ever be within, and for unknown metrics."""
+        """Validate the limits. Raise ConfigError for impossible limits and unknown metrics."""
         if self.min_cos is not None and not -1 <= self.min_cos <= 1:
-            raise ConfigError(f"a COS lies between -1 and 1, so {self.min_cos:g} cannot be a limit on it")
+            raise ConfigError(f"the limit on COS must be between -1 and 1, not {self.min_cos:g}")
         for name, limit in (
             ("RMSE", self.max_rmse),
             ("MSE", self.max_mse),
             ("RMSE of a channel", self.max_channel_rmse),
         ):
             if limit is not None and not limit >= 0:
-                raise ConfigError(f"an {name} is 0 or more, so {limit:g} cannot be a limit on it")
+                raise ConfigError(f"the limit on {name} must be 0 or more, not {limit:g}")
             if limit == math.inf:
-                raise ConfigError(f"every {name} is within {limit:g}; leave the limit out, or give a number")
+                raise ConfigError(f"the limit on {name} must be finite, not {limit:g}. Omit the limit for no limit")
         if isinstance(self.further, str):
-            raise ConfigError("further is a list of pairs, a metric's name and its limit, not a string")
+            raise ConfigError("further must be a list of pairs (metric name, limit), not a string")
         for name, limit in self.further:
             possible = limit == limit if name in self.own else METRICS[name].higher_is_better and limit <= 1
             if not possible and not limit >= 0:
-                raise ConfigError(f"nothing could ever be within {limit:g} of the metric {name}")
+                raise ConfigError(f"no value of the metric {name} can be within the limit {limit:g}")
         for _, name, limit in self.layers:
             Thresholds(own=self.own).limited(name, limit)
 
     def limited(self, name: str, limit: float) -> Thresholds:
-        """With another limit on one metric. Raises ConfigError."""
+        """Return a copy with this limit on one metric. Raise ConfigError if the limit is impossible."""
         if name == "cos":
             return replace(self, min_cos=limit)
         if name == "rmse":
@@ -66,7 +66,7 @@ class Thresholds:
         return replace(self, further=(*(pair for pair in self.further if pair[0] != name), (name, limit)))
 
     def of_layer(self, *names: str) -> Thresholds:
-        """The limits that hold for the layer of this name, or of these."""
+        """Return the limits for the layer with these names."""
         if not self.layers:
             return self
         limits = replace(self, layers=())
@@ -93,11 +93,12 @@ class Thresholds:
         )
 
     def hold(self, cos: float, rmse: float, mse: float, further: Mapping[str, float] = _NONE) -> bool:
-        """True when no limit is passed; two tensors of nothing but zeros (MSE 0, COS and RMSE NaN) are equal. An MSE of
-        0 beside an RMSE is of differences whose squares are less than the smallest number: they are held to the limits.
+        """Return whether the metrics are within all limits.
 
-        further  the further metrics by name; one that has a limit and is not there counts as NaN.
+        further  further metrics by name; a metric that has a limit but is missing counts as NaN.
         """
+        # Two tensors of zeros (MSE 0, COS and RMSE NaN) are equal. With MSE 0 and RMSE > 0 the squared differences
+        # underflow, so the limits apply.
         if mse == 0 and not rmse > 0:
             return True
         return (
@@ -108,7 +109,7 @@ class Thresholds:
         )
 
     def past_channel(self, rmse: float) -> bool:
-        """Whether a channel's RMSE is past the limit on it, if there is one."""
+        """Return whether the RMSE of a channel exceeds its limit; False without a limit."""
         return self.max_channel_rmse is not None and not rmse <= self.max_channel_rmse
 
     def _holds(self, name: str, value: float, limit: float) -> bool:
@@ -118,4 +119,4 @@ class Thresholds:
         return name in self.own or METRICS[name].higher_is_better
 
 
-DOCUMENTED = Thresholds(min_cos=0.99, max_rmse=0.1)  # "layer likely bad" in the SDK's debugging guide
+DOCUMENTED = Thresholds(min_cos=0.99, max_rmse=0.1)  # limits of "layer likely bad" in the SDK's debugging guide

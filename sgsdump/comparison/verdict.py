@@ -338,7 +338,9 @@ def named_elsewhere(recorded: Iterable[Finding], layer: str) -> Finding | None:
 
 
 def blamed(recorded: Iterable[Finding]) -> Finding | None:
-    """Return a fault that counts whatever the size of its error: an argument or weight that differs, or an operator
-    outside its rounding bound; else None."""
+    """Return the fault that counts whatever the size of its error, or None.
+
+    It is an argument or weight that differs, or an operator outside its rounding bound.
+    """
     first = next((finding for finding in recorded if finding.kind in ("argument", "cause")), None)
     return first if first is not None and (first.kind == "argument" or "bound" in first.figures) else None

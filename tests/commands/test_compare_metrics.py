@@ -220,9 +220,9 @@ def test_trouble_is_one_line(dumps, capsys):
         ([*compare, "--metrics", "dif2"], "unknown metric 'dif2'; did you mean 'diff2'"),
         ([*compare, "--metrics", "msprob"], "unknown metric 'msprob'"),
         ([*compare, "--limit", "mea=1"], "unknown metric 'mea'"),
-        ([*compare, "--limit", "mae=-1"], "nothing could ever be within -1 of the metric mae"),
+        ([*compare, "--limit", "mae=-1"], "no value of the metric mae can be within the limit -1"),
         ([*judge, golden, "--th1", "-1"], "th1 must be 0 or more"),
-        ([*judge, golden, "--times", "nan"], "the input tag is 0 or more"),
+        ([*judge, golden, "--times", "nan"], "the input tag must be 0 or more"),
         ([*judge, dumps["alien"]], "no tensor in common"),
         ([*judge, "absent"], "no such file: absent"),
     ):

@@ -64,7 +64,7 @@ def test_a_missing_run_is_said_first_and_is_a_failure(folders, capsys):
     assert f"Missing from the sample: 1 run, {names[0]}.\n" in capsys.readouterr().out
     document = json.loads(Path("c.json").read_text(encoding="utf-8"))
     assert document["completeness"]["runs"] == names and document["findings"][0]["facts"] == {"what": "runs"}
-    assert 'message="a run that the sample lacks"' in Path("j.xml").read_text(encoding="utf-8")
+    assert 'message="run missing from the sample"' in Path("j.xml").read_text(encoding="utf-8")
 
 
 def _stems(folder):

@@ -212,7 +212,7 @@ def test_dumps_are_paired_as_compare_pairs_them():
     golden = dump(**{"a_b": x, "theirs": x})
     found = compare_golden(sample, benchmark, golden)
     (row,) = found.rows
-    assert (row.file, row.max_sw, row.verdict) == ("a/b.npy", 0.0, "warn") and "brought from [1, 3, 4, 2]" in row.note
+    assert (row.file, row.max_sw, row.verdict) == ("a/b.npy", 0.0, "warn") and "reshaped from [1, 3, 4, 2]" in row.note
     assert row.max_g == pytest.approx(1e-3, rel=1e-3)
     assert found.only_in_sample == ("mine.npy",) and found.only_in_benchmark == ("yours.npy",)
     assert found.only_in_golden == ("theirs.npy",) and found.not_in_golden == ()
@@ -302,7 +302,7 @@ def test_the_log_lists_a_diff2_past_a_thousandth(e, listed):
 def test_zero_is_a_setting_and_less_is_none(name):
     assert one([1.0], [1.0], [1.0], **{name: 0.0}).passes
     for wrong in (-5e-324, math.nan):
-        with pytest.raises(ConfigError, match="is 0 or more"):
+        with pytest.raises(ConfigError, match="must be 0 or more"):
             one([1.0], [1.0], [1.0], **{name: wrong})
 
 
