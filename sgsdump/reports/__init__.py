@@ -1,1 +1,1 @@
-"""How results reach the user: text, CSV, JSON and pictures, a folder for each kind of result. Nothing here prints."""
+"""Reports of results: text, CSV, JSON, HTML and images, a folder for each kind of result. Nothing here prints."""

@@ -1,6 +1,7 @@
-"""HTML of a notebook's output, in the look of the HTML report: a card, its sentences, tables and pictures.
+"""HTML cards for notebooks, in the style of the HTML report: sentences, tables and images.
 
-No script, nothing fetched, every text escaped, of bounded size: a notebook keeps its outputs.
+A notebook stores its outputs. The HTML therefore has a bounded size, no scripts and no external resources, and all text
+is escaped.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from PIL import Image, ImageDraw
 from sgsdump.reports.text import middle_cut, shown
 
 LONGEST, LONGEST_NAME, LONGEST_SENTENCE = 160, 64, 800
-SHARP = 2  # pixels of a picture for each that it takes, for fine screens
+SHARP = 2  # image pixels per CSS pixel, for high-resolution screens
 _STYLE = """
 .sgsdump { font: 13px/1.45 system-ui, sans-serif; color: var(--text); background: var(--card); padding: .7rem .9rem;
   border: 1px solid var(--line); border-radius: 8px; overflow-x: auto; text-align: left; }
@@ -39,13 +40,13 @@ _STYLE = """
 
 
 def blank(width: int, height: int) -> tuple[Image.Image, ImageDraw.ImageDraw]:
-    """Return a picture without a ground, so that it fits a dark notebook, and its pen."""
+    """Return an image with a transparent background, which also fits dark themes, and its pen."""
     image = Image.new("RGBA", (width * SHARP, height * SHARP))
     return image, ImageDraw.Draw(image)
 
 
 def image_tag(image: Image.Image, label: str) -> str:
-    """Return the picture inside the page, with a text for who cannot see it."""
+    """Return an ``img`` element with the image as a data URI; ``label`` is its alternative text."""
     file = io.BytesIO()
     image.quantize(16).save(file, "PNG", optimize=True)
     data = base64.b64encode(file.getvalue()).decode()
@@ -54,17 +55,17 @@ def image_tag(image: Image.Image, label: str) -> str:
 
 
 def card(*parts: str) -> str:
-    """Return the whole output, of parts that are HTML already."""
+    """Return the whole card; the parts are HTML."""
     return f'<div class="sgsdump"><style>{_style()}</style>{"".join(parts)}</div>'
 
 
 def text(words: object, longest: int = LONGEST) -> str:
-    """Escape any text, with invisible characters shown and the middle of a long one left out."""
+    """Return the text escaped, with invisible characters shown and the middle of a long text cut out."""
     return html.escape(middle_cut(shown(str(words)), longest))
 
 
 def short_name(words: str) -> str:
-    """Return a layer's name for a cell; a long one is shown whole when pointed at."""
+    """Return a layer's name for a cell; the tooltip shows a long name whole."""
     return f'<bdi title="{text(words, LONGEST_SENTENCE)}">{text(words, LONGEST_NAME)}</bdi>'
 
 
@@ -81,7 +82,7 @@ def fact_list(pairs: Iterable[tuple[str, object]]) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: range = range(0)) -> str:
-    """Return a table; the columns of ``numbers`` are flush right. The cells are HTML already."""
+    """Return a table; the cells are HTML, and the columns ``numbers`` are aligned right."""
     kinds = [' class="n"' if column in numbers else "" for column in range(len(head))]
     titles = "".join(f"<th{kind}>{text(title)}</th>" for kind, title in zip(kinds, head))
     lines = ("".join(f"<td{kind}>{cell}</td>" for kind, cell in zip(kinds, row)) for row in rows)
@@ -91,7 +92,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: range = r
 
 @cache
 def _style() -> str:
-    """The report's palette, for this card alone, and for the dark themes of notebooks."""
+    """Return the report's palette, limited to the card and extended to the dark themes of notebooks."""
     palette = (files("sgsdump.reports.html") / "palette.css").read_text(encoding="utf-8")
     dark = '[data-jp-theme-light="false"] .sgsdump, .vscode-dark .sgsdump, .sgsdump[data-theme="dark"]'
     palette = palette.replace(':root[data-theme="dark"]', dark)

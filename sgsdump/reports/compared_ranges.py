@@ -1,4 +1,4 @@
-"""Two compared calibrations as lines for the terminal, CSV and JSON."""
+"""Comparison of two calibrations as terminal lines, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _COLUMNS = ("apart", "wider", "sample", "benchmark", "tensor")
 
 
 def range_lines(compared: RangeChanges, past: Sequence[RangeChange], most: int | None = None) -> Iterator[str]:
-    """The table, worst first, then how many differ and what only one side has; ``past``: those beyond the limits."""
+    """Yield the table, largest change first, then how many ranges differ, and ranges that only one side has.
+
+    past  ranges that exceed the limits.
+    """
     rows = [_COLUMNS, *(_cells(change) for change in compared.changes[:most])]
     yield from aligned(rows, right={0})
     counts = {word: sum(c.wider == word for c in compared.changes) for word in ("sample", "benchmark", "shifted")}
@@ -26,7 +29,7 @@ def range_lines(compared: RangeChanges, past: Sequence[RangeChange], most: int |
         if names:
             yield f"Only in the {side} ({len(names)}): {listed(list(names), MOST_NAMED)}"
     if past:
-        yield f"Past the limits: {len(past)}, first {past[0].name}"
+        yield f"Exceeding the limits: {len(past)}, first {past[0].name}"
 
 
 def range_csv(compared: RangeChanges) -> str:
@@ -37,7 +40,7 @@ def range_csv(compared: RangeChanges) -> str:
 
 
 def range_json(compared: RangeChanges, past: Sequence[RangeChange]) -> str:
-    """Infinity is a string, as in every JSON."""
+    """Return the comparison as JSON; infinity is a string, as in every JSON file."""
     head = {"format": "sgsdump ranges", "version": 1}
     return json_text({**head, **asdict(compared), "past_limits": [change.name for change in past]})
 

@@ -1,5 +1,8 @@
-"""Lists of what a dump holds: its tensors (text, CSV, JSON), the runs of a tree, the operators of a model's graphs
-(text, JSON), the plan of a fixed model (text, CSV, JSON), the changes that a watcher saw."""
+"""Tables of dumps and models as text, CSV and JSON.
+
+They list the tensors of a dump, the runs of a tree, the operators of a model's graphs, the plan of a fixed model, and
+the changes that a watcher recorded.
+"""
 
 from __future__ import annotations
 
@@ -26,24 +29,27 @@ CSV_COLUMNS = [
     *"of reason damaged saturated".split(),
     *(field.name for field in fields(Statistics)),
 ]
-LONGEST = 100  # of a cell of the operators' table
+LONGEST = 100  # characters of a cell in the table of operators
 _COLUMNS = "# layer io name shape dtype layout scale zero op min max mean l2norm NaN +Inf -Inf".split()
 _LEFT = frozenset("io name shape dtype layout scale op".split())
 _MARKS = {"stored": "s", "padded": "p", "dump": "d"}
 _LEGEND = {
-    "stored": "s: statistics of the stored integers, whose true scale the dump does not tell",
-    "padded": "p: statistics with the padding of a device's layout, whose original shape the dump does not tell",
-    "dump": "d: statistics as the run dumped them, without values",
+    "stored": "s: statistics of the stored integers; the dump does not contain their scale",
+    "padded": "p: statistics including the padding of a device layout; the dump does not contain the original shape",
+    "dump": "d: statistics recorded by the run; the dump has no values",
 }
 _NAME, _OP, _LAYER = (_COLUMNS.index(title) for title in ("name", "op", "layer"))
 _SHORTEST = 20
 _MOST_SATURATED = 3
-_FITTED = "made to fit: #0 will do for the first name, --csv has all of every line"
+_FITTED = "shortened to fit the terminal; select tensors by number (#0), or use --csv for all columns"
 
 
 def inventory_table(items: Sequence[Item], width: int | None = None) -> str:
-    """A line per tensor, and below them notes on some. On a terminal of fewer columns than it needs, ``width``, it has
-    no operator types and original shapes, statistics of four digits, and names without their middles."""
+    """Return a table with one line per tensor, and notes below it.
+
+    If the table is wider than a terminal of ``width`` columns, it has no operator types and original shapes, four
+    digits, and shortened names.
+    """
     rows, gap = [_COLUMNS, *(_cells(item, 6) for item in items)], "  "
     kept = [i for i, title in enumerate(_COLUMNS) if title in ("#", "name") or any(row[i] for row in rows[1:])]
     fits = width is None or _table_width(rows, kept, gap) <= width
@@ -62,7 +68,7 @@ def inventory_table(items: Sequence[Item], width: int | None = None) -> str:
 
 
 def inventory_csv(items: Sequence[Item]) -> str:
-    """A line per tensor, numbers in full precision; unknown statistics are empty cells, shapes are ``1x2x3``."""
+    """Return a line per tensor in full precision; unknown statistics are empty cells, and shapes are ``1x2x3``."""
     rows = []
     for item in items:
         row = _flat(item)
@@ -73,7 +79,7 @@ def inventory_csv(items: Sequence[Item]) -> str:
 
 
 def inventory_json(items: Sequence[Item], notes: Sequence[str] = ()) -> str:
-    """``tensors``, an object each with its statistics (``figures``), and the dump's ``notes``."""
+    """Return ``tensors``, one object per tensor with its statistics (``figures``), and the dump's ``notes``."""
     tensors = []
     for item in items:
         row = {"figures" if name == "statistics" else name: value for name, value in _flat(item).items()}
@@ -82,7 +88,7 @@ def inventory_json(items: Sequence[Item], notes: Sequence[str] = ()) -> str:
 
 
 def runs_table(runs: Sequence[Run]) -> str:
-    """A line per run: step, rank, graph, and the folder below the tree."""
+    """Return a line per run: step, rank, graph, and the folder below the tree."""
     rows = [("step", "rank", "graph", "folder")]
     for run in runs:
         step, rank = ("-" if number is None else str(number) for number in (run.step, run.rank))
@@ -91,11 +97,11 @@ def runs_table(runs: Sequence[Run]) -> str:
 
 
 def selected_operators(graphs: Sequence[Graph], patterns: Sequence[str]) -> list[Graph]:
-    """The graphs with the operators whose names fit one of the patterns. Raises ConfigError for one that fits none."""
+    """Return the graphs, limited to operators that match a pattern. Raise ConfigError if a pattern matches none."""
     names = [operator.name for graph in graphs for operator in graph.operators]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
-            raise ConfigError(f"no operator fits {pattern!r}{hint(pattern, names)}")
+            raise ConfigError(f"no operator matches {pattern!r}{hint(pattern, names)}")
     if not patterns:
         return list(graphs)
 
@@ -106,7 +112,7 @@ def selected_operators(graphs: Sequence[Graph], patterns: Sequence[str]) -> list
 
 
 def operators_table(graphs: Sequence[Graph]) -> str:
-    """A line per operator, under the name of its graph."""
+    """Return a line per operator, under the name of its graph."""
     parts = []
     for graph in graphs:
         rows = [("name", "type", "inputs", "attributes"), *map(_operator_cells, graph.operators)]
@@ -130,7 +136,7 @@ def operators_json(graphs: Sequence[Graph]) -> str:
 
 @dataclass(frozen=True)
 class PlannedTensor:
-    """A tensor of a fixed model: how it is stored, and who or what decided its type."""
+    """Tensor of a fixed model: its stored type, scale and zero point, and what decided the type."""
 
     name: str
     dtype: str
@@ -140,10 +146,10 @@ class PlannedTensor:
 
 
 def planned(facts: FixedFacts, patterns: Sequence[str]) -> list[PlannedTensor]:
-    """The stored tensors whose names fit one of the patterns, or all. Raises ConfigError for one that fits none."""
+    """Return the stored tensors that match a pattern, or all. Raise ConfigError if a pattern matches none."""
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in facts.tensors):
-            raise ConfigError(f"no tensor fits {pattern!r}{hint(pattern, list(facts.tensors))}")
+            raise ConfigError(f"no tensor matches {pattern!r}{hint(pattern, list(facts.tensors))}")
     decided = facts.origin.decided if facts.origin is not None else {}
     return [
         PlannedTensor(name, str(tensor.dtype), tensor.scale, tensor.zero_point, decided.get(name, ""))
@@ -153,7 +159,7 @@ def planned(facts: FixedFacts, patterns: Sequence[str]) -> list[PlannedTensor]:
 
 
 def plan_table(rows: Sequence[PlannedTensor]) -> str:
-    """A line per tensor."""
+    """Return a line per tensor."""
     cells = [(shown(r.name), r.dtype, f"{r.scale:.9g}", str(r.zero_point), shown(r.decided)) for r in rows]
     lines = aligned([("name", "type", "scale", "zero point", "decided by"), *cells], right=(2, 3))
     return "".join(f"{line}\n" for line in lines)
@@ -169,18 +175,18 @@ def plan_json(rows: Sequence[PlannedTensor]) -> str:
 
 
 def watched_lines(watched: WatchedChanges) -> str:
-    """What changed the outputs that a watcher took: a line for each change."""
+    """Return a line per change of a watched output, then a summary."""
     lines = [_change_line(change) for change in watched.changes]
-    numbers = f"{counted(watched.outputs, 'output')} watched, looked at {watched.looks} times"
+    numbers = f"{counted(watched.outputs, 'output')} watched, checked {counted(watched.looks, 'time')}"
     if watched.first is None:
-        return f"No watched output was changed by a listed operator ({numbers}).\n"
-    lines.append(f"Watched outputs were changed {len(lines)} times ({numbers}).")
-    lines.append(f"The first to change one is {shown(watched.first.operator)}: {shown(watched.first.name)}.")
+        return f"No listed operator changed a watched output ({numbers}).\n"
+    lines.append(f"Watched outputs were changed {counted(len(lines), 'time')} ({numbers}).")
+    lines.append(f"First change: {shown(watched.first.operator)} changed {shown(watched.first.name)}.")
     return "".join(f"{line}\n" for line in lines)
 
 
 def _flat(item: Item) -> dict[str, Any]:
-    """All fields of an item and of its parts in one dict, in their order."""
+    """Return all fields of an item and its parts in one dict, in order."""
     row: dict[str, Any] = {}
     for name, value in vars(item).items():
         row |= vars(value) if isinstance(value, Storage | Content) else {name: value}
@@ -212,12 +218,12 @@ def _table_width(rows: Sequence[Sequence[str]], kept: Sequence[int], gap: str) -
 
 
 def _saturated(names: Sequence[str]) -> list[str]:
-    """A line on the float16 tensors that reach the end of what the type holds."""
+    """Return a line on the float16 tensors that contain the largest float16 value."""
     if not names:
         return []
     more = f", … ({len(names)})" if len(names) > _MOST_SATURATED else ""
     first = ", ".join(map(shown, names[:_MOST_SATURATED]))
-    return [f"at ±65504, the largest float16, so probably saturated: {first}{more}"]
+    return [f"probably saturated (values at ±65504, the largest float16): {first}{more}"]
 
 
 def _operator_cells(operator: GraphOperator) -> tuple[str, ...]:
@@ -236,4 +242,4 @@ def _change_line(change: Change) -> str:
         largest = "" if change.largest is None else f", largest difference {change.largest:.6g}"
         how = f"{change.values} of {change.total} values differ{largest}"
     who = f"{shown(change.operator)} ({shown(change.op_type)})"
-    return f"{shown(change.name)} changed when {who} had run, not yet after {shown(change.unchanged)}: {how}"
+    return f"{shown(change.name)} changed between {shown(change.unchanged)} and the end of {who}: {how}"

@@ -1,4 +1,4 @@
-"""One tensor's values, and where two differ most: text, CSV, JSON."""
+"""Values of a tensor, and the largest differences of two tensors, as text, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ WORST_COLUMNS = ("index", "sample", "benchmark", "error", "relative_error")
 
 
 def values_text(array: np.ndarray, whole: bool = False) -> str:
-    """numpy's way to print an array; a large one abbreviated unless ``whole``."""
+    """Return the array as numpy prints it; a large array is abbreviated unless ``whole``."""
     threshold = sys.maxsize if whole else 1000
     return np.array2string(array, threshold=threshold, max_line_width=120, separator=" ") + "\n"
 
 
 def values_csv(array: np.ndarray) -> str:
-    """A line for each row of the last axis: columns ``axis0`` … for its index, then its values; text from the dump is
-    never among them."""
+    """Return a line per row of the last axis: its index (``axis0`` …), then its values.
+
+    The CSV contains no text from the dump, so nothing is escaped.
+    """
     out = io.StringIO()
     rows = array.reshape(1, 1) if array.ndim == 0 else array
     table = csv.writer(out, lineterminator="\n")
@@ -39,7 +41,7 @@ def values_csv(array: np.ndarray) -> str:
 
 
 def values_json(array: np.ndarray, name: str) -> str:
-    """``name``, ``dtype``, ``shape`` and ``values``, flat in C order."""
+    """Return ``name``, ``dtype``, ``shape`` and ``values``, flat in C order."""
     values = list(map(_number, array.reshape(-1).tolist()))
     document: dict[str, Any] = {"format": "sgsdump values", "version": 1, "name": name}
     document |= {"dtype": name_of(array.dtype), "shape": list(array.shape), "values": values}
@@ -47,7 +49,7 @@ def values_json(array: np.ndarray, name: str) -> str:
 
 
 def worst_text(worst: WorstValues) -> str:
-    """A line on the pair, then aligned columns: index, sample, benchmark, error, relative error."""
+    """Return a line on the pair, then aligned columns: index, sample, benchmark, error, relative error."""
     size = math.prod(worst.shape)
     differ = f"{worst.differing} of {size} values differ" if worst.differing else f"all {size} values are equal"
     first = f"{shown(worst.pair.benchmark.name)} {list(worst.shape)}: {differ}"
@@ -59,13 +61,13 @@ def worst_text(worst: WorstValues) -> str:
 
 
 def worst_csv(worst: WorstValues) -> str:
-    """A line for each element, numbers in full precision; the index as ``[0, 3, 1]``."""
+    """Return a line per element in full precision; the index is ``[0, 3, 1]``."""
     rows = (dict(zip(WORST_COLUMNS, (list(value.index), *value.numbers))) for value in worst.values)
     return csv_text(WORST_COLUMNS, rows)
 
 
 def worst_json(worst: WorstValues) -> str:
-    """``name``, ``sample_name``, ``shape``, ``note``, ``apart`` and ``values``."""
+    """Return ``name``, ``sample_name``, ``shape``, ``note``, ``apart`` and ``values``."""
     document = {
         "format": "sgsdump worst values",
         "version": 1,
@@ -80,7 +82,7 @@ def worst_json(worst: WorstValues) -> str:
 
 
 def _number(value: Any) -> Any:
-    """The value; complex numbers and bytes, which CSV and JSON do not have, as text."""
+    """Return the value; complex numbers and bytes as text, because CSV and JSON lack them."""
     return value if isinstance(value, (int, float)) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""``histogram``: how the values of every layer lie in its calibrated range."""
+"""``histogram``: distribution of the values of each layer within its calibration range."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Calibrated(Protocol):
-    """What ``calibrate`` returns."""
+    """Result of ``calibrate``, or any object with ``ranges`` by tensor name."""
 
     @property
     def ranges(self) -> Mapping[str, Range]: ...
@@ -25,14 +25,30 @@ class Calibrated(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Histograms:
-    """The layers of a dump against their ranges, in the network's order.
+    """Distributions of a dump's layers within their calibration ranges, in execution order.
 
-    layers   each a ``Distribution``: its counts, range and what is wrong with it; a notebook draws it.
-    undrawn  layers whose values cannot be had, and why.
-    unused   names of ranges that are of no layer.
-    notes    of the dump.
+    The result is a collection of its layers. It supports ``len``, iteration, and indexing by name, number or slice.
 
-    It is a collection of its layers: ``len(h)``, ``for layer in h``, ``h["conv1"]``, ``h[0]``.
+    Attributes
+    ----------
+    layers : tuple of Distribution
+        One record per layer: its counts, its range, and whether it is clipped, wastes its range, or has NaN or Inf. A
+        notebook shows it as a chart.
+    undrawn : tuple of Undrawn
+        Layers whose values are not available, with the reason.
+    unused : tuple of str
+        Names of ranges that match no layer.
+    notes : tuple of str
+        Notes from reading the dump.
+
+    Examples
+    --------
+    ::
+
+        result = sgsdump.histogram("float.bin", "tensor_min_max.txt")
+        [layer.name for layer in result.troubled]
+        result["conv1"].levels
+        result.save("Histograms")
     """
 
     layers: tuple[Distribution, ...]
@@ -42,12 +58,29 @@ class Histograms:
 
     @property
     def troubled(self) -> tuple[Distribution, ...]:
-        """Those that need a look: clipped, wasteful of their range, with NaN or Inf."""
+        """Suspicious layers: clipped, with a range much wider than their values, or with NaN or Inf."""
         return tuple(layer for layer in self.layers if layer.troubled)
 
     def save(self, folder: str | Path) -> Path:
-        """Write the folder of ``sgsdump histogram``, a picture per layer and ``overview.png``; an older one is moved
-        aside. Raises ValuesError without layers, OutputError."""
+        """Write an image per layer and ``overview.png``, as ``sgsdump histogram`` does.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Folder to write. An existing folder is moved aside.
+
+        Returns
+        -------
+        Path
+            The written folder.
+
+        Raises
+        ------
+        ValuesError
+            If there are no layers to draw.
+        OutputError
+            If the folder cannot be written.
+        """
         from sgsdump.files.atomic_write import replacing_folder
 
         with replacing_folder(Path(folder)) as new:
@@ -55,7 +88,17 @@ class Histograms:
         return Path(folder)
 
     def to_pandas(self) -> Any:
-        """Every layer as a DataFrame. Raises MissingExtra without pandas."""
+        """Return a pandas DataFrame with one line per layer.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        MissingExtra
+            If pandas is not installed.
+        """
         from sgsdump.comparison.distribution import to_pandas
 
         return to_pandas([*self.layers, *self.undrawn])
@@ -67,8 +110,23 @@ class Histograms:
     def __getitem__(self, name: slice) -> tuple[Distribution, ...]: ...
 
     def __getitem__(self, name: str | int | slice) -> Distribution | tuple[Distribution, ...]:
-        """The layer of this name, or at this place. Raises KeyError with the nearest names, or with the reason why
-        there is none; IndexError."""
+        """Return a layer by name or number, or several layers by slice.
+
+        Parameters
+        ----------
+        name : str, int or slice
+
+        Returns
+        -------
+        Distribution or tuple of Distribution
+
+        Raises
+        ------
+        KeyError
+            If no layer has this name; with similar names, or the reason why the layer has no values.
+        IndexError
+            If the number is out of range.
+        """
         if isinstance(name, int | slice):
             return self.layers[name]
         by_name = {layer.name: layer for layer in reversed(self.layers)}
@@ -85,7 +143,7 @@ class Histograms:
 
     def __repr__(self) -> str:
         undrawn = f", {len(self.undrawn)} without values" if self.undrawn else ""
-        return f"<Histograms: {len(self.layers)} layers, {len(self.troubled)} need a look{undrawn}>"
+        return f"<Histograms: {len(self.layers)} layers, {len(self.troubled)} suspicious{undrawn}>"
 
     def _repr_html_(self) -> str | None:
         return plugins.as_html("distributions", self.layers)
@@ -94,13 +152,32 @@ class Histograms:
 def histogram(
     dump: Dump | str | Path, ranges: str | Path | Mapping[str, Range] | Calibrated | None = None
 ) -> Histograms:
-    """How the values of every layer lie in its calibrated range; as ``sgsdump histogram``.
+    """Count the values of each layer, and relate them to its calibration range.
 
-    dump    of the float model, of any format.
-    ranges  what ``calibrate`` returned, a ``tensor_min_max.txt`` or quant file, or ``Range`` by name; None: histograms
-            alone.
+    The function is the Python equivalent of ``sgsdump histogram``.
 
-    Raises SgsdumpError: what cannot be read, and ranges of another network.
+    Parameters
+    ----------
+    dump : Dump, str or Path
+        Dump of the float model, or the path of a dump in any format.
+    ranges : str, Path, mapping or FixedModel, optional
+        Calibration ranges: a ``tensor_min_max.txt`` or quant file, {tensor name: ``Range``}, or the result of
+        ``calibrate``. If None, the histograms have no ranges.
+
+    Returns
+    -------
+    Histograms
+
+    Raises
+    ------
+    SgsdumpError
+        If a file cannot be read, or if no range matches a layer.
+
+    Examples
+    --------
+    ::
+
+        result = sgsdump.histogram("float.bin", sgsdump.calibrate("model.onnx", "images"))
     """
     from sgsdump.comparison.distribution import Undrawn, distributions
     from sgsdump.dumps.dump import Dump
@@ -131,32 +208,32 @@ def _ranges_of(ranges: str | Path | Mapping[str, Range] | Calibrated) -> Mapping
 
 @dataclass(frozen=True)
 class Matched:
-    """Ranges by layer name, and the names of those of no layer."""
+    """Ranges by layer name, and the names of ranges that match no layer."""
 
     by_layer: Mapping[str, Range]
     unused: frozenset[str]
 
 
 def matched_ranges(dump: Dump, ranges: Mapping[str, Range] | None, dump_name: str, ranges_name: str) -> Matched:
-    """Raises ConfigError where there are no ranges, or those of another network."""
+    """Return the range of each layer. Raise ConfigError if there are no ranges, or if none matches a layer."""
     from sgsdump.comparison.distribution import layers, pair_ranges
 
     if ranges is None:
         return Matched({}, frozenset())
     if not ranges:
-        raise ConfigError(f"{ranges_name} holds no range; calibrate again, or name another file")
+        raise ConfigError(f"{ranges_name}: no ranges found. Calibrate again, or give another file")
     names = [record.name for record in layers(dump)]
     pairs = pair_ranges(names, ranges)
     if not pairs:
         raise ConfigError(
-            f"no layer of {dump_name} has a range in {ranges_name}; are both of the same network? "
+            f"{ranges_name}: no range matches a layer of {dump_name}. Check that both are of the same model "
             f"(layers: {_first(names)}; ranges: {_first(list(ranges))})"
         )
     return Matched({name: ranges[pairs[name]] for name in pairs}, frozenset(ranges.keys() - pairs.values()))
 
 
 def with_side_files(dump: Dump, ranges: Mapping[str, Range], parse_net: Path | None = None) -> Dump:
-    """The dump, unpadded and dequantised as far as its layers' ranges and parse_net's text tell."""
+    """Return the dump, unpadded and dequantised as far as the ranges and the text of ``parse_net`` allow."""
     from sgsdump.dumps.formats.sigmastar import side_files
     from sgsdump.models.model import net_of
 
@@ -165,7 +242,7 @@ def with_side_files(dump: Dump, ranges: Mapping[str, Range], parse_net: Path | N
 
 @dataclass(frozen=True)
 class Drawn:
-    """The pictures of a folder: the layers, those not drawn, the overviews, and which layer is a copy of which."""
+    """Images of a folder: the layers, layers that were not drawn, the overviews, and which layer copies which."""
 
     layers: list[Distribution]
     undrawn: list[Undrawn]
@@ -173,14 +250,14 @@ class Drawn:
     copies: Mapping[int, int]
 
     def check(self, of: Path) -> None:
-        """Raises ValuesError where nothing was drawn."""
+        """Raise ValuesError if no layer was drawn."""
         if not self.layers:
             why = f": {self.undrawn[0].reason}" if self.undrawn else ""
-            raise ValuesError(f"nothing to draw in {of}{why}")
+            raise ValuesError(f"{of}: no layer to draw{why}")
 
 
 def drawn_into(folder: Path, results: Iterable[Distribution | Undrawn]) -> Drawn:
-    """Draw each layer into an empty folder as soon as it is counted, and the overviews at the end. Raises OSError."""
+    """Draw each layer into an empty folder as soon as it is counted, then the overviews. Raise OSError."""
     from sgsdump.comparison.distribution import Undrawn
     from sgsdump.files.names import Taken
     from sgsdump.reports.charts.bins import Copies, drawn_values

@@ -1,4 +1,4 @@
-"""A network's histograms as lines that suggest what to do, and as JSON."""
+"""Histograms of a model as terminal lines with suggestions, and as JSON."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ NONE: Mapping[int, int] = MappingProxyType({})
 def histograms_json(
     layers: Sequence[Distribution], undrawn: Sequence[Undrawn], unused: Sequence[str], notes: Sequence[str]
 ) -> str:
-    """Every layer with its figures and ``counts``, of bins of equal width over its [min, max]; layers whose values
-    cannot be had, and why; the names of ranges that are of no layer; the notes of the dump."""
+    """Return the layers, layers without values, unused ranges and notes as JSON.
+
+    ``counts`` of a layer are in bins of equal width over its [min, max].
+    """
     document = {
         "format": "sgsdump histograms",
         "version": 1,
@@ -43,10 +45,10 @@ def histogram_lines(
     unused_ranges: int,
     copies: Mapping[int, int] = NONE,
 ) -> Iterator[str]:
-    """Layers in trouble one to a line, worst first; the rest by name.
+    """Yield one line per suspicious layer, worst first, then the names of the other groups of layers.
 
-    unused_ranges  how many ranges are of no layer.
-    copies         the index of a layer that is not drawn -> the index of the layer it is a copy of.
+    unused_ranges  number of ranges that match no layer.
+    copies         index of a layer that is not drawn -> index of the layer with the same values.
     """
     of = [f"{layers[copy].name} of {layers[original].name}" for copy, original in copies.items()]
     layers = [layer for index, layer in enumerate(layers) if index not in copies]
@@ -56,13 +58,14 @@ def histogram_lines(
     )
     broken = [layer for layer in layers if layer.broken]
     yield from _section(
-        f"Range wider than {WIDE:g}, 99 % of the values in less than a quarter of it "
-        "(INT16 input for the convolution that reads the layer?)",
+        f"Range wider than {WIDE:g}, but 99 % of the values are in less than a quarter of it "
+        "(consider an INT16 input for the convolution that reads the layer)",
         wasteful,
         lambda layer: f"{layer.levels} of {LEVELS} levels, 99 % in {_span(layer.central)}, range {_limits(layer)}",
     )
     yield from _section(
-        "Clipped: more than 1 % of the values outside the range, or one far outside (calibrate on such pictures too?)",
+        "Clipped: more than 1 % of the values outside the range, or one far outside (consider calibrating on such "
+        "images)",
         clipped,
         lambda layer: (
             f"{layer.outside:,} of {layer.stats.finite:,} outside, "
@@ -75,16 +78,16 @@ def histogram_lines(
         lambda layer: f"{layer.stats.nan:,} NaN and {layer.stats.inf:,} Inf of {layer.stats.count:,} values",
     )
     if not (wasteful or clipped or broken):
-        yield "No layer is clipped, wasteful of its range, or holds NaN or Inf."
+        yield "No layer is clipped, wastes its range, or contains NaN or Inf."
     slightly = [layer.name for layer in layers if layer.outside and not layer.clipped]
-    yield from _names("A few values outside the range, as other pictures than the calibrated ones have", slightly)
+    yield from _names("A few values outside the range, as expected for images not used in calibration", slightly)
     yield from _names("Without a range, drawn without red lines", [la.name for la in layers if la.limits is None])
-    yield from _names("Copies of another layer's values in other order or shape, drawn once", of)
+    yield from _names("Same values as another layer in another order or shape, drawn once", of)
     for layer in undrawn:
         yield f"Not drawn: {layer.reason}"
     yield from _names("Constants, skipped", constants)
     if unused_ranges:
-        yield f"Ranges of no layer in this dump: {unused_ranges}"
+        yield f"Ranges that match no layer of this dump: {unused_ranges}"
 
 
 def _section(title: str, layers: Sequence[Distribution], describe: Callable[[Distribution], str]) -> Iterator[str]:

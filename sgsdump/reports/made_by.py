@@ -1,4 +1,4 @@
-"""How a result was made, for its footer: versions, and the command to type again."""
+"""Footer of a report: versions of the software, and the command that reproduces the result."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ PACKAGES = ("onnx", "onnxruntime", "numpy")
 
 
 def versions() -> tuple[str, str]:
-    """Of this package and of what computes."""
+    """Return the versions of this package, of the packages that compute, and of Python, with a label."""
     computing = filter(None, map(_version, PACKAGES))
     return "made by", ", ".join([f"sgsdump {__version__}", *computing, f"Python {platform.python_version()}"])
 
 
 def _version(name: str) -> str:
-    """With its name; "" where it is not installed."""
+    """Return the name and version of a package; "" if it is not installed."""
     try:
         return f"{name} {metadata.version(name)}"
     except metadata.PackageNotFoundError:
@@ -27,6 +27,6 @@ def _version(name: str) -> str:
 
 
 def typed(args: object) -> tuple[tuple[str, str], ...]:
-    """The command line that was typed, where ``cli.main`` keeps it among its parsed arguments."""
+    """Return the command line, which ``cli.main`` stores in the parsed arguments, with a label; () if unknown."""
     words: Sequence[str] | None = getattr(args, "typed", None)
     return () if words is None else (("to reproduce", shlex.join(["sgsdump", *words])),)

@@ -1,4 +1,4 @@
-"""A listed model file (text, CSV, JSON), and where two of them differ."""
+"""Listing of a model file as text, CSV and JSON, and the differences between two model files."""
 
 from __future__ import annotations
 

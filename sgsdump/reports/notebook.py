@@ -1,4 +1,4 @@
-"""Comparisons, dumps and tensors in a notebook (``_repr_html_``), which ``sgsdump/plugins.py`` names."""
+"""HTML of comparisons, dumps and tensors for notebooks (``_repr_html_``); ``sgsdump/plugins.py`` registers it."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.statistics import Statistics, histogram, summarise
 from sgsdump.tensors.tensor import Tensor
 
-WORST = 20  # rows of a comparison
-NAMED, REASONS = 5, 5  # names under a reason why layers were not compared
-MOST_VALUES = 1 << 22  # of a tensor that is read
+WORST = 20  # largest number of rows
+NAMED, REASONS = 5, 5  # names per reason why layers were not compared, and reasons
+MOST_VALUES = 1 << 22  # size of a tensor above which its values are not read
 BINS = 128
-HISTOGRAM, DEPTH = (480, 90), (600, 80)  # pixels of the pictures
+HISTOGRAM, DEPTH = (480, 90), (600, 80)  # width and height of the images in pixels
 BARS = 240
 _RANKS = {"pass": 0, "warn": 1, "fail": 2}
 
 
 def show_comparison(comparison: Comparison) -> str:
-    """Its verdict, the error over depth, the worst layers, and what was not compared."""
+    """Return the verdict, a chart of the error over depth, the worst layers, and layers that were not compared."""
     layers = table_of(comparison)
     entries = layers.compared
     worst = Listing("worst", WORST).listed(entries)
@@ -46,32 +46,32 @@ def show_comparison(comparison: Comparison) -> str:
         *map(paragraph, layers.verdict),
         depth_chart(entries) if entries else "",
         worst_layers(worst) if worst else "",
-        paragraph(f"the {WORST} worst of {len(entries)} layers; to_pandas() has all", small=True) if more else "",
+        paragraph(f"{WORST} worst of {len(entries)} layers; to_pandas() returns all", small=True) if more else "",
         *map(paragraph, layers.details),
         *_left_out(layers.left_out),
     )
 
 
 def save_card(result: Any, path: Path) -> None:
-    """What a notebook shows, as a page of its own. Raises OutputError."""
+    """Write the notebook output as a page. Raise OutputError."""
     title = html.escape(type(result).__name__)
     replace_text(path, f'<!doctype html><meta charset="utf-8"><title>{title}</title>{result._repr_html_()}\n')
 
 
 def show_table(short: ShortTable) -> str:
-    """The first lines of a dump's table."""
+    """Return the first lines of a dump's table."""
     lines = table(short.columns, ([text(cell) for cell in row] for row in short.rows)) if short.rows else ""
     return card(paragraph(short.title), lines, paragraph(f"… {short.more} more", small=True) if short.more else "")
 
 
 def show_tensor(tensor: Tensor) -> str:
-    """Its facts and, where it is not too large to be read for a look, how its real values lie."""
+    """Return the facts of a tensor, with a histogram of its real values if the tensor is not too large."""
     facts, chart = _values(tensor)
     return card(paragraph(f"Tensor {tensor.name}"), fact_list([*_tensor_facts(tensor), *facts]), chart)
 
 
 def show_distribution(layer: Distribution) -> str:
-    """A layer's values against its range: the histogram, the range as dashed lines, and what is wrong with it."""
+    """Return a layer's histogram, with its range as dashed lines, its facts, and its problems."""
     stats = layer.stats
     facts = [("operator", layer.op_type), ("shape", "unknown" if layer.shape is None else list(layer.shape))]
     facts.append(("values", f"{stats.count:,}, of which {stats.nan or 0:,} NaN and {stats.inf:,} Inf"))
@@ -87,7 +87,7 @@ def show_distribution(layer: Distribution) -> str:
 
 
 def show_distributions(layers: Sequence[Distribution]) -> str:
-    """A line for each layer: those that need a look first, then as the network has them, at most ``WORST``."""
+    """Return a table of at most ``WORST`` layers, suspicious layers first, then in execution order."""
     first = sorted(layers, key=lambda layer: not layer.troubled)
     rows = [
         [
@@ -102,14 +102,16 @@ def show_distributions(layers: Sequence[Distribution]) -> str:
     ]
     troubled = sum(layer.troubled for layer in layers)
     return card(
-        paragraph(f"{len(layers)} layers, {troubled} of them need a look"),
+        paragraph(f"{len(layers)} layers, {troubled} suspicious"),
         table(["#", "layer", "type", "values", "calibrated range", "remark"], rows) if rows else "",
-        paragraph(f"{WORST} of {len(layers)} layers; to_pandas() has all", small=True) if len(layers) > WORST else "",
+        paragraph(f"{WORST} of {len(layers)} layers; to_pandas() returns all", small=True)
+        if len(layers) > WORST
+        else "",
     )
 
 
 def worst_layers(entries: Sequence[Entry]) -> str:
-    """Return the table of these layers, a row each."""
+    """Return a table with one row per layer."""
     figures = figure_names(entries)
     head = ["#", "verdict", "layer", "type", *map(title_of, figures), "remark"]
     rows = [
@@ -127,7 +129,10 @@ def worst_layers(entries: Sequence[Entry]) -> str:
 
 
 def depth_chart(entries: Sequence[Entry]) -> str:
-    """Draw a bar for each layer, at most ``BARS``: of neighbours the worst is drawn. Logarithmic, as in the report."""
+    """Return a bar chart of the errors on a logarithmic scale.
+
+    With more layers than ``BARS``, each bar shows the worst of several neighbours.
+    """
     shares = bar_shares([entry.error for entry in entries])
     step = -(-len(entries) // BARS)
     starts = range(0, len(entries), step)
@@ -145,7 +150,7 @@ def depth_chart(entries: Sequence[Entry]) -> str:
 
 
 def _left_out(entries: Sequence[Entry]) -> Iterator[str]:
-    """Some of the names under each reason."""
+    """Yield the reasons why layers were not compared, with some of the names."""
     reasons = by_reason((entry.name, entry.remark) for entry in entries)
     if entries:
         expected = sum(entry.expected for entry in entries)
@@ -153,7 +158,7 @@ def _left_out(entries: Sequence[Entry]) -> Iterator[str]:
     for reason, names in list(reasons.items())[:REASONS]:
         yield f"<p><small>{text(reason)}: {listed(names, NAMED, short_name)}</small></p>"
     if len(reasons) > REASONS:
-        yield paragraph(f"and {len(reasons) - REASONS} further reasons", small=True)
+        yield paragraph(f"and {len(reasons) - REASONS} more reasons", small=True)
 
 
 def _tensor_facts(tensor: Tensor) -> Iterator[tuple[str, object]]:
@@ -168,13 +173,13 @@ def _tensor_facts(tensor: Tensor) -> Iterator[tuple[str, object]]:
 
 
 def _values(tensor: Tensor) -> tuple[list[tuple[str, object]], str]:
-    """The statistics, and the histogram or why there is none."""
+    """Return the statistics of a tensor, and its histogram or the reason why there is none."""
     if tensor.statistics is not None:
         return list(_numbers(tensor.statistics)), ""
     try:
         count = math.prod(tensor.shape) if tensor.shape is not None else tensor.raw().size
         if count > MOST_VALUES:
-            return [("count", f"{count:,}")], paragraph("too many values to read for a look", small=True)
+            return [("count", f"{count:,}")], paragraph("no histogram: too many values to read", small=True)
         values = tensor.real()
     except SgsdumpError as error:
         return [], paragraph(str(error), small=True)
@@ -185,7 +190,7 @@ def _values(tensor: Tensor) -> tuple[list[tuple[str, object]], str]:
 
 
 def _numbers(statistics: Statistics) -> Iterator[tuple[str, object]]:
-    """Those that are known; NaN and Inf only where there are any."""
+    """Yield the known statistics; NaN and Inf only if the tensor has them."""
     for name in ("count", "min", "max", "mean", "l2norm", "nan", "inf"):
         value = getattr(statistics, name)
         if value is not None and (value or name not in ("nan", "inf")):
@@ -193,8 +198,10 @@ def _numbers(statistics: Statistics) -> Iterator[tuple[str, object]]:
 
 
 def _histogram(counts: np.ndarray, low: float, high: float, limits: tuple[float, float] | None = None) -> str:
-    """Counts in bins of equal width over [low, high], logarithmic, and ``limits`` as dashed lines; the axis reaches to
-    the limits too."""
+    """Return a chart of counts on a logarithmic scale, with ``limits`` as dashed lines.
+
+    The bins have equal width over [low, high]; the axis includes the limits.
+    """
     first, last = (min(low, limits[0]), max(high, limits[1])) if limits else (low, high)
     if not math.isfinite(last - first) or not counts.any():
         return ""

@@ -1,4 +1,4 @@
-"""What is said of a network that was cut before its post-processing, and what to write into input_config.ini then."""
+"""Messages on a model that was cut before its post-processing, and lines for input_config.ini."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def cut_sentence(cut: PostProcessingCut) -> str:
     others = [layer for layer in cut.layers if layer != name]
     also = f"; also left out: {listed(others, MOST_LAYERS)}" if others else ""
     ends = ", ".join(cut.outputs)
-    return f"the network is cut before its post-processing, {name!r} ({kind}), and ends in {ends}{also}"
+    return f"the model is cut before its post-processing {name!r} ({kind}); its outputs are now {ends}{also}"
 
 
 def to_paste(cut: PostProcessingCut, config: InputConfig | None = None) -> Iterator[str]:
-    """[OUTPUT_CONFIG] for the outputs that the network has now, unless ``config`` names them."""
+    """Yield the section [OUTPUT_CONFIG] for the outputs of the cut model, unless ``config`` names them all."""
     if config is not None and {output.name for output in config.outputs} >= set(cut.outputs):
         return
     yield "for input_config.ini:"

@@ -1,6 +1,6 @@
-"""The sentences of one layer of a comparison: the remark beside its figures, its label; and lists of names by reason.
+"""Texts on one layer of a comparison (remark, label, figures), and lists of names by reason.
 
-They are made of facts, and nothing reads them to decide.
+The texts are written from facts, and no program logic reads them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.errors import listed
 from sgsdump.reports.text import number, shortened, unfused
 
-CANCELLED = "cancellation: this gradient is zero in theory, both sides hold what rounding left of it"
+CANCELLED = "cancellation: this gradient is zero in theory, so both sides contain only rounding"
 NAMES_INDENT = " " * 4  # before names that share a reason
 _REARRANGED = "the same values in another order (channels or axes permuted)"
 
 
 def remark(row: Row) -> str:
-    """The remark beside a line's numbers: non-finite values, another tensor, how the pair was made."""
+    """Return the remark beside the figures of a row: NaN and Inf, another tensor, how the pair was made."""
     remarks = []
     if not row.finite:
         remarks.append(
@@ -49,17 +49,17 @@ def remark(row: Row) -> str:
 
 
 def _beside(row: Row) -> Iterator[str]:
-    """What stands beside the figures of a row that they do not say."""
+    """Yield facts that the figures of a row do not show."""
     if row.indices is not None:
-        yield f"whole numbers: {figures_text(row)}"
+        yield f"integers: {figures_text(row)}"
     if row.rearranged:
         yield _REARRANGED
     if row.is_resolution and row.sums is not None and row.rmse > (DOCUMENTED.max_rmse or 0.0):
         mean = math.sqrt(row.sums.dd / row.count)
-        yield f"off by {mean:.3g} (root mean square), within half a step of the sample's own scale ({row.step:.3g})"
+        yield f"root mean square error {mean:.3g}, within half a step of the sample's scale ({row.step:.3g})"
     if row.channels is not None and row.channels.lost:
         channels = row.channels
-        which = "is lost," if channels.lost == 1 else "are lost, the worst is"
+        which = "is lost:" if channels.lost == 1 else "are lost; worst:"
         yield (
             f"{channels.lost} of {channels.count} channels {which} channel {channels.worst}, "
             f"RMSE {channels.worst_rmse:.6g}"
@@ -67,7 +67,7 @@ def _beside(row: Row) -> Iterator[str]:
 
 
 def figures_text(row: Row) -> str:
-    """How far a row is off, by what its kind of values has."""
+    """Return the error of a row: COS and RMSE, or the figures for integers, checksums and statistics."""
     if row.indices is not None:
         differing, count = row.indices.differing, row.indices.count
         return f"{differing} of {count} values differ" if differing else f"all {count} values are equal"
@@ -81,13 +81,13 @@ def figures_text(row: Row) -> str:
 
 
 def why(row: Row) -> str:
-    """The remark, and why a row's verdict is ``warn`` where its line in a table does not tell."""
+    """Return the remark, and the reason of the verdict ``warn`` if the table does not show it."""
     tells = row.extra or row.vendor
     return "; ".join(filter(None, [remark(row), "" if tells else row.dtype_note]))
 
 
 def trouble(row: Row) -> str:
-    """NaN and Inf of either side, in a few words: ``sample 5 NaN, benchmark 2 Inf``; "" for none."""
+    """Return the NaN and Inf of both sides: ``sample 5 NaN, benchmark 2 Inf``; "" for none."""
     sides = []
     for side, nan, inf in (
         ("sample", row.sample_nan, row.sample_inf),
@@ -99,13 +99,13 @@ def trouble(row: Row) -> str:
 
 
 def left_out_title(missing: int, expected: int) -> str:
-    """The heading over what was not compared: what is missing, and what the other dump cannot have."""
+    """Return the heading over the layers that were not compared: missing, or without counterpart."""
     without = f"Without counterpart, so not missing: {expected}"
     return f"Not compared: {missing}{f'. {without}' if expected else ''}" if missing or not expected else without
 
 
 def by_reason(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """The names under each reason, of (name, reason): one that many share is given once."""
+    """Return the names grouped by reason, from (name, reason)."""
     groups: dict[str, list[str]] = {}
     for name, reason in pairs:
         groups.setdefault(reason, []).append(name)
@@ -113,7 +113,7 @@ def by_reason(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def reason_lines(pairs: Iterable[tuple[str, str]], most: int | None = None) -> Iterator[str]:
-    """Lines of (name, reason); a reason that several names share stands once, before all or ``most`` of them."""
+    """Yield lines of (name, reason). A common reason is written once, before all names or the first ``most``."""
     for reason, names in by_reason(pairs).items():
         if len(names) == 1:
             yield f"  {names[0]}: {reason}"
@@ -123,12 +123,12 @@ def reason_lines(pairs: Iterable[tuple[str, str]], most: int | None = None) -> I
 
 
 def label(row: Row) -> str:
-    """``3.conv1 (CONV_2D)``: the layer's place in the network, its name and its operator."""
+    """Return ``3.conv1 (CONV_2D)``: the operator's number in the network, the layer's name and operator type."""
     return f"{row.op_index}.{unfused(row.name)}" + (f" ({row.op_type})" if row.op_type not in ("", row.name) else "")
 
 
 def error_before(row: Row, comparison: Comparison) -> float:
-    """The largest error among the rows that feed this one; 0 of the network's input."""
+    """Return the largest error of the rows that feed this row; 0 if there are none."""
     feeding = feeding_row(row, comparison)
     return feeding.error if feeding else 0.0
 
@@ -139,18 +139,17 @@ def feeding_row(row: Row, comparison: Comparison) -> Row | None:
 
 
 def _left_out(row: Row) -> str:
-    """How many values the extra metrics left out, "" for none."""
+    """Return how many values the further metrics leave out; "" for none."""
     metrics: dict[int, list[str]] = {}
     for name, count in row.left_out.items():
         metrics.setdefault(count, []).append(name)
     return "; ".join(
-        f"{count} values where only the benchmark is 0 left out of {', '.join(names)}"
-        for count, names in metrics.items()
+        f"{', '.join(names)} without {count} values where only the benchmark is 0" for count, names in metrics.items()
     )
 
 
 def label_in_prose(row: Row, blob: str) -> str:
-    """The layer, by its Caffe blob where it is a stage of one; then its stage and its operator."""
+    """Return the layer's name, or its Caffe blob with the stage in parentheses, and the operator type."""
     name, stage = (row.name, row.stage) if blob == row.name else (blob, row.name)
     beside = [shortened(text) for text in (stage, row.op_type) if text and text != name]
     return f"{shortened(name)} ({', '.join(beside)})" if beside else shortened(name)

@@ -1,5 +1,7 @@
-"""The record that the page and the charts of a comparison are made of: ``Report`` and its parts; ``report_of`` fills
-them, ``html.document.render`` makes the page, ``charts`` the pictures."""
+"""Data of the page and the charts of a comparison: ``Report`` and its parts.
+
+``report_of`` fills them, ``html.document.render`` renders the page, and ``charts`` draws the images.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,22 @@ from sgsdump.tensors.tensor import Quant, TensorInfo
 from sgsdump.tensors.types import Range
 
 _WHERE = ("argument", "cause", "another tensor", "not finite", "channel")
-BLOB = "Caffe blob"  # among the attributes of an operator: the blob that its tensor is a stage of
+BLOB = "Caffe blob"  # name of the attribute with the blob that the tensor is a stage of
 
 
-IN_FLOAT = 32  # bits of what has weights and stays in float32
+IN_FLOAT = 32  # bits of a layer with weights that stays in float32
 
 
 @dataclass(frozen=True)
 class Bits:
-    """Of a convolution: what it reads, 8 or 16 bits ``now`` (IN_FLOAT where it stays float), who raised it in words (""
-    where nobody did), by which rule of the SDK, and whether the advice raises it."""
+    """Bits of a convolution's input.
+
+    input      tensor that the convolution reads.
+    now        8 or 16; IN_FLOAT if the convolution stays in float.
+    raised_by  what raised the input to 16 bits; "" if nothing did.
+    rule       rule of the SDK that raised it.
+    advised    whether the advice raises it.
+    """
 
     input: str
     now: int
@@ -50,14 +58,14 @@ class Bits:
 
 @dataclass(frozen=True)
 class Context:
-    """A report's facts besides the comparison.
+    """Facts of a report other than the comparison.
 
-    facts        (what, value) of the run: files, pictures, versions.
-    assumptions  what had to be assumed; shown first.
-    ranges       calibrated ranges by tensor name.
-    sample       the dumps, for shapes, scales and data flow; ``benchmark`` likewise.
-    attributes   of each layer's operator, as text by name (``attributes_of``).
-    bits         of the convolutions, by layer.
+    facts        (title, value) of the run: files, images, versions.
+    assumptions  assumptions made because information was missing.
+    ranges       calibration ranges by tensor name.
+    sample       dump, for shapes, scales and dataflow; ``benchmark`` likewise.
+    attributes   attributes of each layer's operator, as text by name (``attributes_of``).
+    bits         bits of the convolutions, by layer.
     """
 
     title: str = "Where accuracy is lost"
@@ -75,15 +83,16 @@ PLAIN = Context()
 
 @dataclass(frozen=True)
 class Figures:
-    """The numbers of a layer, as in ``comparison.row.Row``, NaN and infinity among them.
+    """Figures of a layer, as in ``comparison.row.Row``; they may be NaN or infinite.
 
-    sqnr       in dB; None where only the other figures are known.
-    rise       rmse less the highest rmse among the sources.
-    own_error  measured: the rmse with this layer's convolution alone quantised, ``inherited`` that with all others
-               quantised, and ``in_all`` with all, of one model; None where it was not measured.
-    brings     measured: the part of the outputs' error that this convolution alone brings, and ``gives_back`` the part
-               that goes away with it alone put right.
-    mean_rmse  over all pictures; None for one picture.
+    sqnr        in dB; None if only the other figures are known.
+    rise        rmse minus the largest rmse of the sources.
+    own_error   rmse of the layer if only its convolution is quantised; None if not measured.
+    inherited   rmse of the layer if all other convolutions are quantised.
+    in_all      rmse of the layer with all convolutions as in the same model.
+    brings      share of the outputs' error if only this convolution is quantised; None if not measured.
+    gives_back  share of the outputs' error that is removed if only this convolution is exact.
+    mean_rmse   mean over all images; None for one image.
     """
 
     mse: float
@@ -101,12 +110,12 @@ class Figures:
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts of a layer's tensor.
+    """Facts of a layer's tensor.
 
-    shape       None where it is not known.
-    scale       of the quantised sample; None where there is none, several where there is one per channel.
-    attributes  of the operator, as text by name.
-    bits        of the convolution in the layer; None where there is none.
+    shape       None if unknown.
+    scale       scale of the quantised sample; None for none; a tuple for one scale per channel.
+    attributes  attributes of the operator, as text by name.
+    bits        bits of the layer's convolution; None for other operators.
     """
 
     shape: tuple[int, ...] | None = None
@@ -119,15 +128,15 @@ class Facts:
 
 @dataclass(frozen=True)
 class Layer:
-    """One compared layer.
+    """Compared layer.
 
-    index          the operator's place in the net.
+    index          number of the operator in the model.
     verdict        pass, warn or fail.
-    rises          the layer is among those where the error rises most (``Comparison.jumps``).
+    rises          whether the error rises most at this layer or a few others (``Comparison.jumps``).
     note           remarks on the comparison.
-    sources        names of the nearest compared layers that feed this one.
-    trouble        NaN and Inf of either side in a few words, "" for none.
-    worst_picture  the picture with the largest error, "" for one picture.
+    sources        names of the nearest compared layers that feed this layer.
+    trouble        NaN and Inf of either side as text; "" for none.
+    worst_picture  name of the image with the largest error; "" for one image.
     """
 
     name: str
@@ -146,7 +155,11 @@ class Layer:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan of tune: ``rate`` is bytes of the weights over those with all at 16 bits, ``error`` the outputs'."""
+    """Plan of tune.
+
+    rate   bytes of the weights as a share of all INT16; ``asked`` is the requested rate.
+    error  error of the outputs.
+    """
 
     label: str
     rate: float
@@ -157,10 +170,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Tradeoff:
-    """Tune's plans: ``tried`` holds (rate, error) of every one as the search saw it, ``plans`` those told of, in the
-    hardware's integers, ``taken`` the one to take.
+    """Plans of tune.
 
-    what  what the error is of, for the axis.
+    tried  (rate, error) of every plan, as the search measured it.
+    plans  reported plans, measured with the integer arithmetic of the hardware; ``taken`` is the chosen plan.
+    what   label of the error axis.
     """
 
     tried: tuple[tuple[float, float], ...]
@@ -170,14 +184,16 @@ class Tradeoff:
 
     @property
     def envelope(self) -> list[tuple[float, float]]:
-        """(rate, error) of the plans tried that no other beats."""
+        """(rate, error) of the tried plans on the Pareto front."""
         return lower_envelope(self.tried)
 
 
 @dataclass(frozen=True)
 class OtherRun:
-    """The same layers in another run (an older one, one with what is advised), drawn beside the report's own: what it
-    is called, and its figures by name."""
+    """Another run of the same layers (older, or with the advised changes), drawn beside the report's run.
+
+    ``figures`` are by layer name.
+    """
 
     label: str
     figures: Mapping[str, Figures]
@@ -185,13 +201,13 @@ class OtherRun:
 
 @dataclass(frozen=True)
 class View:
-    """How the layers are shown.
+    """Options of the page.
 
-    first     the layer to show first, that of the first finding; "" for the steepest one.
-    by_flow   it is known which layers feed which; else layers stand in the order of the file.
+    first     layer to select first, from the first finding; "" for the layer with the largest rise.
+    by_flow   whether the dataflow is known; otherwise layers are in file order.
     other     another run to compare with.
-    worst     what the outputs say on the picture that is furthest off.
-    graph     the files of ``graph_files`` that stand beside the page.
+    worst     outputs on the image with the largest error.
+    graph     files of ``graph_files`` beside the page.
     """
 
     first: str = ""
@@ -203,14 +219,14 @@ class View:
 
 @dataclass(frozen=True)
 class Report:
-    """The whole report.
+    """All data of a page.
 
-    verdict   the first lines of the verdict (``three_lines.verdict_block``).
-    layers    in depth order.
-    left_out  the layers that were not compared, and why.
-    limits    thresholds by metric (``cos``, ``rmse``, ``mse``, ``sqnr``), for the lines in the chart.
-    good      whether the verdict is good; None if no layer fails.
-    details   further sentences, below the verdict.
+    verdict   first lines of the verdict (``three_lines.verdict_block``).
+    layers    compared layers, in depth order.
+    left_out  layers that were not compared, with the reason.
+    limits    limits by metric (``cos``, ``rmse``, ``mse``, ``sqnr``), drawn as lines in the chart.
+    good      whether the verdict is good; None if the layers decide.
+    details   further sentences below the verdict.
     """
 
     title: str
@@ -234,7 +250,7 @@ def report_of(
     steps: Iterable[Step] | None = None,
     conclusion: Verdict | None = None,
 ) -> Report:
-    """Return the whole report. Rows of ``compare(…, details=True)`` have details to show when they are selected.
+    """Return the report. Rows from ``compare(…, details=True)`` have details, which the page shows if selected.
 
     steps       next steps; None for the steps that the comparison alone can recommend.
     conclusion  verdict with the user's limits; None for a verdict without limits.
@@ -263,13 +279,13 @@ def report_of(
 
 
 def _first(comparison: Comparison, thresholds: Thresholds) -> str:
-    """The layer of the first finding that says where."""
+    """Return the layer of the first finding that names a layer."""
     where = (finding.layer for finding in comparison.findings(thresholds) if finding.kind in _WHERE)
     return next((name for name in where if name), "")
 
 
 def layers_of(comparison: Comparison, thresholds: Thresholds, context: Context) -> tuple[Layer, ...]:
-    """A layer of each row, in the rows' order."""
+    """Return one layer per row, in order."""
     jumps = {id(row) for row in comparison.jumps} if len(comparison.rows) > 1 else set()
     range_names = pair_ranges([row.names[-1] for row in comparison.rows], context.ranges)
     layers = []
@@ -298,15 +314,16 @@ def layers_of(comparison: Comparison, thresholds: Thresholds, context: Context) 
 
 
 def limits_of(thresholds: Thresholds) -> dict[str, float]:
-    """The limits on the metrics that the charts draw."""
+    """Return the limits on the metrics that the charts draw."""
     limits = {"cos": thresholds.min_cos, "rmse": thresholds.max_rmse, "mse": thresholds.max_mse}
     limits |= {name: limit for name, limit in thresholds.further if name == "sqnr"}
     return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def lower_envelope(plans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The plans that no other beats: (rate, error) of those with less error than every plan of the same rate or a
-    smaller one, by rising rate. Plans whose error is NaN beat none.
+    """Return the Pareto front of (rate, error), sorted by rate: plans with less error than every plan of lower rate.
+
+    Plans with a NaN error are left out.
 
     >>> lower_envelope([(0.5, 4.0), (0.6, 5.0), (0.7, 1.0), (0.5, 3.0)])
     [(0.5, 3.0), (0.7, 1.0)]
@@ -351,5 +368,5 @@ def _scale(quant: Quant | None) -> float | tuple[float, ...] | None:
 
 
 def other_run(label: str, comparison: Comparison) -> OtherRun:
-    """A comparison as the run that is drawn beside the report's own."""
+    """Return a comparison as the other run, which is drawn beside the report's run."""
     return OtherRun(label, {row.name: _figures(row) for row in comparison.rows})

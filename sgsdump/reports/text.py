@@ -1,6 +1,6 @@
-"""Texts, numbers and tables as reports show them: invisible characters escaped, long names cut, numbers in few digits.
+"""Formatting of text, numbers and tables for reports: escaping, shortening, rounding and aligning.
 
-A text's width is in cells of a terminal: East Asian wide characters take two, combining marks none.
+The width of a text is counted in terminal cells: East Asian wide characters take two cells, combining marks none.
 """
 
 from __future__ import annotations
@@ -12,30 +12,32 @@ from itertools import chain
 
 from sgsdump.files.escaping import csv_lines, escaped
 
-# Besides what is invisible (control, format, surrogate, private, line and paragraph separators) nothing is changed.
+# Categories of characters to escape: control, format, surrogate, private use, unassigned, line and paragraph separator.
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-_LONG = 48  # of joined names
-LONGEST_NAME = 72  # in a sentence
+_LONG = 48  # length of joined names from which only the first name is shown
+LONGEST_NAME = 72  # length of a name in a sentence
 _WIDE = ("W", "F")
 _ON_TOP = ("Mn", "Me")
-_JAMO = range(0x1160, 0x1200)  # vowels and finals, drawn into the syllable before them
+_JAMO = range(0x1160, 0x1200)  # vowels and final consonants, which combine with the syllable before them
 
 
 def shown(text: str) -> str:
-    """A name as text that reads as it is: characters that are invisible or turn the direction of writing, and lone
-    surrogates of names that are not UTF-8, as ``\\u202e`` and the like."""
+    """Return a text with invisible characters, direction marks and lone surrogates as escapes such as ``\\u202e``.
+
+    Lone surrogates come from names that are not UTF-8.
+    """
     if text.isascii() and text.isprintable():
         return text
     return "".join(_escape(char) if unicodedata.category(char) in _INVISIBLE else char for char in text)
 
 
 def copied(text: str) -> str:
-    """A text to copy, unchanged but for lone surrogates, which no page in UTF-8 can hold."""
+    """Return a text for copying, without lone surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()
 
 
 def number(value: float | None, digits: int = 6) -> str:
-    """Six decimals, as in every report; nan, inf and -inf as these words, and small numbers in full."""
+    """Return a number with six decimals, small and large ones with significant digits; nan, inf and -inf as words."""
     if value is None:
         return ""
     if not math.isfinite(value):
@@ -46,24 +48,27 @@ def number(value: float | None, digits: int = 6) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 layer``, ``2 layers``."""
+    """Return ``1 layer``, ``2 layers``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def percent(share: float) -> str:
-    """A share in whole percents."""
+    """Return a share in whole percent."""
     return f"{100 * share:.0f} %" if share >= 0.01 or share == 0 else "less than 1 %"
 
 
 def unfused(name: str) -> str:
-    """The first of the names that TFLite's converter joins by ``;`` where it makes one operator of several: that of the
-    last of them, whose output the tensor is. Other names, and short ones, as they are."""
+    """Return the first of several names joined by ``;``; other names and short names unchanged.
+
+    TFLite's converter joins the names of fused operators. The first name is that of the last operator, whose output the
+    tensor is.
+    """
     first, *others = name.split(";")
     return f"{first};…" if first and others and all(others) and len(name) > _LONG else name
 
 
 def shortened(name: str, longest: int = LONGEST_NAME) -> str:
-    """A name of at most ``longest`` characters: without its middle, as the end tells most names apart."""
+    """Return a name of at most ``longest`` characters, without its middle; the ends of names differ most."""
     name = unfused(name)
     if len(name) <= longest:
         return name
@@ -72,18 +77,18 @@ def shortened(name: str, longest: int = LONGEST_NAME) -> str:
 
 
 def cells(text: str) -> int:
-    """The cells a text takes; it must hold no control characters (see ``shown``)."""
+    """Return the number of cells of a text without control characters (see ``shown``)."""
     return len(text) if text.isascii() else sum(map(_width, text))
 
 
 def padded(text: str, width: int, right: bool = False) -> str:
-    """The text, filled with blanks to ``width`` cells after it, or before it where it stands ``right``."""
+    """Return the text padded with blanks to ``width`` cells; with ``right``, the blanks come first."""
     blanks = " " * (width - cells(text))
     return blanks + text if right else text + blanks
 
 
 def middle_cut(text: str, width: int, mark: str = "…") -> str:
-    """At most ``width`` cells of a text: its beginning, and twice as much of its end."""
+    """Return at most ``width`` cells of a text: its beginning, and twice as much of its end."""
     if cells(text) <= width:
         return text
     room = max(width - len(mark), 0)
@@ -92,8 +97,11 @@ def middle_cut(text: str, width: int, mark: str = "…") -> str:
 
 
 def wrapped(line: str, width: int, mark: str = "…") -> Iterator[str]:
-    """The line in several of at most ``width`` cells, broken at blanks; what is longer than a line loses its middle.
-    Each begins with the blanks that the first one begins with, the further ones with two more."""
+    """Yield the line in parts of at most ``width`` cells, broken at blanks.
+
+    A word longer than a line loses its middle. All parts keep the indent of the line; further parts have two blanks
+    more.
+    """
     indent = line[: len(line) - len(line.lstrip(" "))]
     current, words = indent, 0
     for word in line.split():
@@ -112,7 +120,7 @@ def _escape(char: str) -> str:
 
 
 def _start(text: str, room: int) -> str:
-    """As many of the first characters as there is room for, none without the marks on top of it."""
+    """Return the first characters that fit, each with its combining marks."""
     used = 0
     for index, char in enumerate(text):
         used += _width(char)
@@ -128,7 +136,7 @@ def _width(char: str) -> int:
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Container[int] = (), gap: str = "  ") -> list[str]:
-    """A line for each row, its columns as wide as their longest cell; the columns ``right`` are flush right."""
+    """Return one line per row, with aligned columns; the columns ``right`` are aligned right."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     return [
         gap.join(
@@ -140,6 +148,6 @@ def aligned(rows: Sequence[Sequence[str]], right: Container[int] = (), gap: str 
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
-    """CSV with a line of titles. Missing cells are empty; texts that a spreadsheet would run begin with ``'``."""
+    """Return CSV with a header line. Missing cells are empty; ``'`` precedes text that a spreadsheet could execute."""
     cells = ([row.get(column, "") for column in columns] for row in map(escaped, rows))
     return csv_lines(chain([columns], cells))

@@ -1,4 +1,4 @@
-"""Two diagnoses of one network as one report: the layers of the newer one, and how they were in the older one."""
+"""Report of two diagnoses of a model: the layers of the newer diagnosis, with their figures in the older one."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from sgsdump.reports.text import counted, number
 
 FILE = "layers.json"
 MOST_BYTES = 1 << 30
-LIKE = 1.05  # an error changes where it becomes this many times larger or smaller
+LIKE = 1.05  # ratio from which two errors count as different
 MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
 class PastDiagnosis:
-    """What the folder of a diagnosis says: its layers in depth order, and the outputs' figures by name."""
+    """Content of the folder of a diagnosis: layers in depth order, and figures of the outputs by name."""
 
     folder: Path
     layers: tuple[Layer, ...]
@@ -37,13 +37,13 @@ class PastDiagnosis:
 
 
 def read_diagnosis(folder: Path) -> PastDiagnosis:
-    """Raises FormatError for what is no folder of ``sgsdump diagnose``, or a damaged one."""
+    """Read the folder of ``sgsdump diagnose``. Raise FormatError if it is another folder, or damaged."""
     path = folder / FILE
     if not path.is_file():
-        raise FormatError(f"{folder} is not a folder of sgsdump diagnose: there is no {FILE} in it")
+        raise FormatError(f"{folder} is not a folder of sgsdump diagnose: it has no {FILE}")
     document = json_of(read_bytes(path, MOST_BYTES).decode("utf-8", "replace"), path)
     if not isinstance(document, dict) or (document.get("format"), document.get("version")) != (FORMAT, VERSION):
-        raise FormatError(f"{path} was not written by this version of sgsdump diagnose; diagnose again")
+        raise FormatError(f"{path}: not written by this version of sgsdump diagnose. Run diagnose again")
     try:
         limits = {name: document["thresholds"][f"{end}_{name}"] for end, name in (("min", "cos"), ("max", "rmse"))}
         return PastDiagnosis(
@@ -54,22 +54,24 @@ def read_diagnosis(folder: Path) -> PastDiagnosis:
             bool(document["completeness"]["by_flow"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FormatError(f"{path} is damaged ({type(error).__name__}: {error}); diagnose again") from None
+        raise FormatError(f"{path}: damaged ({type(error).__name__}: {error}). Run diagnose again") from None
 
 
 def report_of_two(newer: PastDiagnosis, older: PastDiagnosis) -> Report:
-    """Raises ValuesError where no layer is in both."""
+    """Return the report of two diagnoses. Raise ValuesError if they have no common layer."""
     before = older.by_name
     shared = [layer for layer in newer.layers if layer.name in before]
     if not shared:
-        raise ValuesError(f"no layer of {newer.folder} is in {older.folder}; are they diagnoses of one network?")
+        raise ValuesError(
+            f"no layer of {newer.folder} is in {older.folder}. Check that both are diagnoses of the same model"
+        )
     figures = {name: layer.figures for name, layer in before.items()}
     return Report(
-        title=f"{newer.folder.name}, and {older.folder.name} before it",
+        title=f"{newer.folder.name}, compared with {older.folder.name} before",
         verdict=tuple(_sentences(newer, older)),
         layers=newer.layers,
         limits=newer.limits,
-        facts=(("diagnosis", str(newer.folder)), ("before it", str(older.folder))),
+        facts=(("diagnosis", str(newer.folder)), ("earlier diagnosis", str(older.folder))),
         good=all(newer.outputs[name][0] <= rmse for name, (rmse, _) in older.outputs.items() if name in newer.outputs),
         view=View(by_flow=newer.by_flow, other=OtherRun(f"before: {older.folder.name}", figures)),
     )
@@ -82,16 +84,16 @@ def _sentences(newer: PastDiagnosis, older: PastDiagnosis) -> Iterator[str]:
         f"COS {number(older.outputs[name][1])} → {number(newer.outputs[name][1])}"
         for name in both
     ]
-    yield f"Outputs: {'; '.join(told)}." if told else "The outputs of neither are in both."
+    yield f"Outputs: {'; '.join(told)}." if told else "The two diagnoses have no common output."
     changes = [(layer.name, before.figures.rmse, layer.figures.rmse) for layer, before in _pairs(newer, older)]
     better = sorted((change for change in changes if _is_less(change[2], change[1])), key=_factor)
     worse = sorted((change for change in changes if _is_less(change[1], change[2])), key=_factor, reverse=True)
     equal = len(changes) - len(better) - len(worse)
     yield (
-        f"Of {counted(len(changes), 'layer')} in both {len(better)} are better, {len(worse)} worse, {equal} as before; "
-        f"{_failing(newer)} fail, {_failing(older)} did."
+        f"{counted(len(changes), 'common layer')}: {len(better)} better, {len(worse)} worse, {equal} unchanged; "
+        f"{_failing(newer)} fail, {_failing(older)} failed before."
     )
-    for word, some in (("Most worse", worse), ("Most better", better)):
+    for word, some in (("Worst regressions", worse), ("Largest improvements", better)):
         if some:
             yield f"{word}: {'; '.join(f'{n} RMSE {number(a)} → {number(b)}' for n, a, b in some[:MOST_NAMED])}."
     for one, other in ((newer, older), (older, newer)):
@@ -106,7 +108,7 @@ def _pairs(newer: PastDiagnosis, older: PastDiagnosis) -> Iterator[tuple[Layer, 
 
 
 def _is_less(error: float, other: float) -> bool:
-    """Whether an error is clearly smaller; NaN is worse than any number."""
+    """Return whether an error is clearly smaller; NaN is worse than any number."""
     if math.isnan(error) or math.isnan(other):
         return math.isnan(other) and not math.isnan(error)
     return other > error * LIKE

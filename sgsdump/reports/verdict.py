@@ -199,8 +199,10 @@ def _not_compared(comparison: Comparison) -> Iterator[str]:
 
 
 def blamed_lines(comparison: Comparison) -> Iterator[str]:
-    """Yield the differences between the calls of operators; and where the error arises, if that is not the first layer
-    that differs by more than rounding."""
+    """Yield the differences between the calls of operators, and the cause.
+
+    The cause is left out if it is the first layer that differs by more than rounding.
+    """
     yield from (f"{between_rounds_text(one)}." for one in comparison.causes if one.kind == "between rounds")
     arguments = [finding for finding in comparison.causes if finding.kind == "argument"]
     yield from (f"{argument_text(finding)}." for finding in arguments[:MOST_ARGUMENTS])

@@ -1,4 +1,4 @@
-"""The window of a terminal, or a pipe: what fits into it, its colours, and what its encoding can show."""
+"""Output window, a terminal or a pipe: its width, its colours and its encoding."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from dataclasses import dataclass
 
 from sgsdump.reports.text import LONGEST_NAME, middle_cut, shown, wrapped
 
-EIGHTHS = " ▏▎▍▌▋▊▉█"  # of a bar's last cell
+EIGHTHS = " ▏▎▍▌▋▊▉█"  # fill levels of a bar's last cell
 _COLOURS = {"fail": 31, "warn": 33, "pass": 32, "faint": 2}
 
 
 @dataclass(frozen=True)
 class Window:
-    """Where text goes: the width of a terminal in cells, None of a pipe, in which nothing is cut; whether it shows
-    colours; and the encoding of what is written to it."""
+    """Output window.
+
+    width     width in cells; None for a pipe, where nothing is shortened.
+    colour    whether the terminal shows colours.
+    encoding  encoding of the output.
+    """
 
     width: int | None
     colour: bool = False
@@ -22,7 +26,7 @@ class Window:
 
     @property
     def draws(self) -> bool:
-        """Whether it can show bars, and ``…`` for what is left out."""
+        """True if the encoding has the characters of bars and ``…``."""
         try:
             f"{EIGHTHS}…".encode(self.encoding)
         except UnicodeEncodeError:
@@ -31,19 +35,19 @@ class Window:
 
     @property
     def mark(self) -> str:
-        """Stands for the middle of a name that is too long."""
+        """Mark that replaces the middle of a long name."""
         return "…" if self.draws else ".."
 
     def text(self, words: str) -> str:
-        """The words on one line without control characters, and as escapes what the encoding does not have."""
+        """Return the words on one line, with control characters and characters not in the encoding as escapes."""
         return shown(words).encode(self.encoding, "backslashreplace").decode(self.encoding)
 
     def coloured(self, text: str, kind: str) -> str:
-        """As ``fail``, ``warn`` and ``pass`` are shown, and what is ``faint``."""
+        """Return the text in the colour of ``fail``, ``warn``, ``pass`` or ``faint``."""
         return f"\x1b[{_COLOURS[kind]}m{text}\x1b[0m" if self.colour and text.strip() else text
 
     def fitted(self, line: str) -> Iterator[str]:
-        """A line of text in lines that fit, long names without their middle."""
+        """Return the line broken into lines that fit; long names lose their middle."""
         if self.width is None:
             return iter([self.text(line)])
         longest = max(min(self.width - 8, LONGEST_NAME), 8)

@@ -1,4 +1,4 @@
-"""What the outputs say on the picture that is furthest off: the picture, and both models' largest values beside it."""
+"""Outputs on the image with the largest error: the image, and the largest output values of both models."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ import numpy as np
 
 MOST_OUTPUTS, MOST_VALUES = 4, 1 << 20
 TOP = 3
-# Pixels of a thumbnail's longer side, and of the largest one that stays as it is, a PNG.
+# Longer side of a thumbnail in pixels, and longer side up to which an image is kept unchanged as PNG.
 SIDE, SMALL = 256, 96
 
 
 @dataclass(frozen=True)
 class Said:
-    """One value of an output: its place, and what both models give there; ``first``: the largest of the float model's,
-    and of the fixed model's."""
+    """Value of an output in both models.
+
+    place  index of the value as text.
+    first  whether the value is the largest of the float model, and of the fixed model.
+    """
 
     output: str
     place: str
@@ -31,8 +34,11 @@ class Said:
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A picture in a page: ``source`` is a data URI; width and height as it is shown, ``pixelated`` where that is
-    larger than it is."""
+    """Image in a page.
+
+    source         data URI.
+    width, height  displayed size; ``pixelated`` if it is larger than the image.
+    """
 
     source: str
     width: int
@@ -42,8 +48,12 @@ class Thumbnail:
 
 @dataclass(frozen=True)
 class WorstPicture:
-    """The picture, the values, and whether the largest one of each output is at the same place in both models;
-    ``image`` None where the input is no picture; ``kind`` of the model beside the float one."""
+    """Image with the largest error, and the outputs on it.
+
+    agrees  whether both models have the largest value of each output at the same index.
+    image   thumbnail; None if the input is not an image.
+    kind    kind of the model that is compared with the float model: fixed or quantised.
+    """
 
     label: str
     said: tuple[Said, ...]
@@ -55,10 +65,12 @@ class WorstPicture:
 def worst_picture(
     label: str, floats: Mapping[str, np.ndarray], fixed: Mapping[str, np.ndarray], pixels: np.ndarray | None = None
 ) -> WorstPicture | None:
-    """Of real values by output, the three largest of either model; None where nothing is to be shown: no finite values,
-    too many, or other shapes.
+    """Return the three largest values of either model for each output.
 
-    pixels  the picture, bytes of shape H, W or H, W, 3 (RGB); None where the input is no picture.
+    None if no output has finite values, equal shapes, and a size that can be shown.
+
+    floats, fixed  real values by output.
+    pixels         image, uint8 of shape (H, W) or (H, W, 3) (RGB); None if the input is not an image.
     """
     shown = {
         name: (values, fixed[name])
@@ -76,11 +88,10 @@ def worst_input(
     feeds: Sequence[tuple[str, Mapping[str, np.ndarray]]],
     chosen: Sequence[int],
 ) -> WorstPicture | None:
-    """What a model that others quantised says on the input with the largest error; its first file, where that is a
-    picture.
+    """Return the outputs of a model quantised with another tool, on the input with the largest error.
 
-    found   that input's place among the ``chosen`` of the ``feeds``, and by output the quantised model's values and the
-            float one's; None: nothing differs.
+    found  index of this input in ``chosen``, and by output the values of the quantised and the float model; None if
+           nothing differs. The first file of the input is shown if it is an image.
     """
     from sgsdump.errors import InputError
     from sgsdump.models.feeds.feeds import PictureFeeds
@@ -92,7 +103,7 @@ def worst_input(
     label, pixels = feeds[chosen[place]][0], None
     if isinstance(feeds, PictureFeeds):
         label = feeds.labels[chosen[place]]
-        with suppress(InputError):  # not every file is a picture
+        with suppress(InputError):  # not every file is an image
             pixels = decode(Path(feeds.runs[chosen[place]][0]))
     floats, quantised = ({name: both[side] for name, both in outputs.items()} for side in (1, 0))
     worst = worst_picture(label, floats, quantised, pixels)
@@ -100,8 +111,10 @@ def worst_input(
 
 
 def thumbnail(pixels: np.ndarray) -> Thumbnail:
-    """Of bytes of shape H, W or H, W, 3: a JPEG of at most SIDE pixels a side; a small picture as it is, a PNG that is
-    shown larger."""
+    """Return a JPEG with at most SIDE pixels per side; a small image as a PNG that is shown enlarged.
+
+    pixels  uint8 of shape (H, W) or (H, W, 3).
+    """
     from PIL import Image
 
     image, file = Image.fromarray(np.ascontiguousarray(pixels)), io.BytesIO()
@@ -126,6 +139,6 @@ def _said(name: str, floats: np.ndarray, fixed: np.ndarray) -> Iterator[Said]:
     for place in sorted(set(best[0].tolist()) | set(best[1].tolist()), key=lambda index: -real[index]):
         indices = [int(index) for index in np.unravel_index(place, floats.shape)]
         while len(indices) > 1 and floats.shape[-len(indices)] == 1:
-            del indices[0]  # of axes of one place
+            del indices[0]  # leading axes of size 1
         where = ", ".join(map(str, indices))
         yield Said(name, where, float(real[place]), float(own[place]), (place == best[0][0], place == best[1][0]))

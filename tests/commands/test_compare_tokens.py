@@ -70,11 +70,11 @@ def test_by_token_by_layer_by_operator_and_no_further_than_the_tokens_agree(tmp_
     assert done.returncode == 0, done.stderr
     text = done.stdout
     assert "Rounds: 5 compared, 3 equal." in text
-    assert "Layers of step 2, rank 0: 2, of which differ: 1." in text
+    assert "Layers of step 2, rank 0: 2 compared, 1 differ." in text
     assert "Operators of 1_layers.0 whose output differs: 2" in text and "0_mm/output.0" in text
     assert (
-        "From step 4, rank 0 on the programs were fed other inputs (0_embedding/input.0), as where another token was "
-        "chosen before: what differs there is no error of its own, and 2 later rounds not compared." in text
+        "From step 4, rank 0 on, the programs had different inputs (0_embedding/input.0), for example because an "
+        "earlier token differs. Later differences are not errors; 2 later rounds not compared." in text
     )
     assert "The first that differs is step 2, rank 0" in text
     assert len(text.splitlines()) < 40

@@ -69,7 +69,7 @@ def test_one_picture_a_layer_and_a_summary_to_act_on(dump, ranges, work_folder, 
     assert wide < out.index("1. sick") < clipped < out.index("2. clipped") < bad < out.index("4. broken")
     assert "Without a range, drawn without red lines (1): free\n" in out
     assert "Constants, skipped (1): conv/1_filter\n" in out
-    assert "Ranges of no layer in this dump: 1\n" in out
+    assert "Ranges that match no layer of this dump: 1\n" in out
 
 
 @pytest.mark.parametrize("form", ["json", "pickle"])

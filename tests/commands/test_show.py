@@ -260,7 +260,7 @@ def test_a_genuine_simulator_dump_is_listed(shared, capsys):
 
 def test_genuine_atb_trees_are_listed(shared, capsys):
     assert run(shared / "ascend" / "atb_dump_tree" / "stats", "--step", "1") == 0
-    assert "d: statistics as the run dumped them" in capsys.readouterr().out
+    assert "d: statistics recorded by the run" in capsys.readouterr().out
 
 
 def test_options_stand_anywhere_among_the_words(dump, capsys):

@@ -43,8 +43,9 @@ def test_what_has_become_of_each_layer(capsys):
     assert main("report tuesday --before monday".split()) == 0
     told = capsys.readouterr().out
     assert "Outputs: c RMSE 0.300000 → 0.300000" in told
-    assert "Of 3 layers in both 1 are better, 1 worse, 1 as before; 2 fail, 2 did." in told
-    assert "Most worse: b RMSE 0.020000 → 0.200000." in told and "Most better: a RMSE 0.500000 → 0.050000." in told
+    assert "3 common layers: 1 better, 1 worse, 1 unchanged; 2 fail, 2 failed before." in told
+    assert "Worst regressions: b RMSE 0.020000 → 0.200000." in told
+    assert "Largest improvements: a RMSE 0.500000 → 0.050000." in told
     assert "Only in tuesday (1): new." in told and "Only in monday (1): gone." in told
     found = page_data("report.html")
     assert [layer["name"] for layer in found["layers"]] == list(TUESDAY)
@@ -63,7 +64,7 @@ def test_what_has_become_of_each_layer(capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("tuesday --before none", "none is not a folder of sgsdump diagnose: there is no layers.json in it"),
+        ("tuesday --before none", "none is not a folder of sgsdump diagnose: it has no layers.json"),
         ("float.npz --before monday", "float.npz is not a folder of sgsdump diagnose"),
         ("tuesday float.npz --before monday", "a second dump is for dumps, and --before for two diagnoses"),
         ("tuesday --before monday --step 1", "--step is for dumps"),
@@ -101,4 +102,4 @@ def test_other_networks_have_nothing_in_common(capsys):
     text = Path("monday/layers.json").read_text()
     Path("monday/layers.json").write_text(re.sub(r'"name": "(\w+)"', r'"name": "other_\1"', text))
     assert main("report tuesday --before monday".split()) == 2
-    assert "are they diagnoses of one network?" in capsys.readouterr().err
+    assert "Check that both are diagnoses of the same model" in capsys.readouterr().err

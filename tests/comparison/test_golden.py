@@ -341,7 +341,7 @@ def test_an_error_is_told_of_where_it_is_made():
     comparison = compare_golden(*map(with_graph, sides))
     (finding,) = comparison.findings
     assert (finding.layer, finding.facts, finding.evidence) == ("b", {"reaches": "c"}, "by value")
-    assert golden_closing(comparison) == ["the error of c, the first that does not pass, is made at b (Relu)"]
+    assert golden_closing(comparison) == ["the first failing tensor is c; its error arises at b (Relu)"]
     leading_back = Graph()
     leading_back.reads["a"] = ("c",)
     again = compare_golden(*(Dump(each.records, network=lambda: leading_back) for each in sides))

@@ -145,14 +145,14 @@ def test_a_comparison_tells_rounding_from_error(folder: Path, capsys: pytest.Cap
     assert pipeline("full", "-m", "net.onnx", "-f", "reference", "-o", "b", "-cd", "a", "-t1", "0") == 1
     out = capsys.readouterr().out
     assert (
-        "none lies beyond the rounding bound of its type and sum length" in out
+        "no operator is beyond its rounding bound (by type and sum length)" in out
         and findings("b/compare_result.json") == []
     )
     path = next(Path("a/outputs").glob("*__c2.npy"))
     np.save(path, np.load(path) * np.float32(1.01))
     assert pipeline("full", "-m", "net.onnx", "-o", "c", "-cd", "a") == 1
     out = capsys.readouterr().out
-    assert "; the first is c2 (Conv) in a, own error 0.01," in out
+    assert "; first c2 (Conv) in a, own error 0.01," in out
     first = findings("c/compare_result.json")[0]
     assert (first["kind"], first["layer"], first["evidence"], first["facts"]["side"]) == (
         "cause",

@@ -59,7 +59,7 @@ def test_the_picture_is_a_small_file_in_the_page(shape, shown):
     fragment = show_diagnosed((replace(report(["a"]), view=View(worst=found)), compared(["a"])[0]))
     assert found.image.source in fragment and "<td>prob</td>" in fragment and "<cat>" not in fragment
     text = render(replace(report(["a"]), view=View(worst=replace(found, image=None))))
-    assert "The input that is furthest off: <bdi>&lt;cat&gt;.jpg" in text and "<img" not in text
+    assert "Input with the largest error: <bdi>&lt;cat&gt;.jpg" in text and "<img" not in text
 
 
 @pytest.mark.parametrize("order", ["RGB", "BGR"])
@@ -86,5 +86,5 @@ def test_it_stands_on_the_page_escaped():
     text = render(replace(report(["a"]), view=View(worst=found)))
     assert "&lt;b&gt;cat&lt;/b&gt;.jpg" in text and "&lt;i&gt;prob" in text and "<b>cat" not in text
     assert "<strong>4.000000</strong>" in text and "<strong>5.000000</strong>" in text
-    assert "The largest value of an output is at another place" in text
+    assert "model has the largest value of an output at another index" in text
     assert "worst-title" in text and "worst-title" not in render(report(["a"]))

@@ -1,7 +1,8 @@
-"""A comparison as pictures. ``CHARTS`` names them: each is a function of a ``Report`` and an existing folder that
-writes its files there and returns their paths, none where there is nothing to draw; it raises OSError.
+"""Charts of a comparison as image files, by name (``CHARTS``).
 
-Histograms and sheets of them are drawn by Pillow, for speed; other static figures by matplotlib (``figure_png.py``).
+A chart is a function of a ``Report`` and an existing folder. It writes its files to the folder and returns their paths,
+() if there is nothing to draw; it raises OSError. Pillow draws histograms and sheets of histograms, because it is
+faster; matplotlib draws the other static figures (``figure_png.py``).
 """
 
 from functools import partial

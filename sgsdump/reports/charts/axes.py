@@ -1,4 +1,4 @@
-"""What ``plot()`` of a result draws: into a user's axes of matplotlib, or into new ones that a notebook shows."""
+"""``plot()`` of results: drawing on the user's matplotlib axes, or on new axes for a notebook."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZE = (9.0, 4.0)  # inches
 
 
 def plot_comparison(comparison: Comparison, axes: Axes | None, metric: str) -> Axes:
-    """The panel of a metric of ``depth.py``. Raises ConfigError for one that it has not."""
+    """Draw the panel of a metric of ``depth.py``. Raise ConfigError if the metric is unknown."""
     from matplotlib import rc_context
 
     from sgsdump.reports.charts.depth import PANELS, draw_panel, name_layers
@@ -27,7 +27,7 @@ def plot_comparison(comparison: Comparison, axes: Axes | None, metric: str) -> A
 
     panels = {panel.key: panel for panel in PANELS}
     if metric not in panels:
-        raise ConfigError(f"no plot of {metric!r}; there are {', '.join(panels)}{hint(metric, panels)}")
+        raise ConfigError(f"unknown metric {metric!r}. Use one of {', '.join(panels)}{hint(metric, panels)}")
     report = report_of(comparison)
     with rc_context({"text.parse_math": False}):  # a name with two $ is not a formula
         axes = axes or new_axes()
@@ -38,18 +38,18 @@ def plot_comparison(comparison: Comparison, axes: Axes | None, metric: str) -> A
 
 
 def plot_distribution(layer: Distribution, axes: Axes | None) -> Axes:
-    """How often each value occurs, the calibrated range as dashed lines, the narrowest 99 % shaded."""
+    """Draw a histogram with the calibration range as dashed lines and the narrowest 99 % of the values shaded."""
     from matplotlib import rc_context
 
     with rc_context({"text.parse_math": False}):
         axes = axes or new_axes()
         if layer.stats.finite:
             low, high = layer.stats.span
-            around = 0.0 if high > low else 0.01 * (abs(low) or 1.0)  # of a single value
+            around = 0.0 if high > low else 0.01 * (abs(low) or 1.0)  # margin for a single value
             edges = np.linspace(low - around, high + around, layer.counts.size + 1)
             axes.stairs(layer.counts, edges, fill=True, color="tab:blue", label="values")
             axes.axvspan(*layer.central, color="0.9", zorder=0, label="99 % of the values")
-        for limit, label in zip(layer.limits or (), ("calibrated minimum and maximum", None)):
+        for limit, label in zip(layer.limits or (), ("calibration range", None)):
             axes.axvline(limit, color="tab:red", linestyle="--", label=label)
         axes.set_yscale("log", nonpositive="clip")
         axes.set_title(f"{layer.index}. {shown(layer.name)}", loc="left", fontsize=11)
@@ -60,7 +60,7 @@ def plot_distribution(layer: Distribution, axes: Axes | None) -> Axes:
 
 
 def new_axes() -> Axes:
-    """Return axes of the size that a notebook shows well."""
+    """Return new axes in a size for notebooks."""
     from matplotlib import pyplot
 
     _, axes = pyplot.subplots(figsize=SIZE, layout="constrained")

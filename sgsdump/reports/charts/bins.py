@@ -1,7 +1,7 @@
-"""How a layer's values are drawn: in how many bins, and once for all layers that hold the same.
+"""Bins of histograms, and layers with equal values, which are drawn once.
 
-A histogram has fewer bins for few values, and for few different ones, which would be a comb: bins are joined with their
-neighbours, by twos, as long as the columns stand apart.
+A histogram has fewer bins for few values. Few different values would look like a comb, so pairs of neighbouring bins
+are joined as long as the columns stand apart.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from sgsdump.comparison.details import Details
 from sgsdump.comparison.distribution import Distribution
 
 FEWEST = 16
-# Of the values: what may stand in columns without neighbours, or is missing in gaps of a bin or two.
+# Share of the values that may be in columns without neighbours, or that may be missing in gaps of one or two bins.
 COMB = 0.1
 LONGEST_GAP = 2
 
 
 def enough(values: float, most: int) -> int:
-    """How many bins are enough for so many values."""
+    """Return the number of bins for a number of values."""
     return min(most, max(FEWEST, math.ceil(4 * math.sqrt(values))))
 
 
 def is_comb(counts: np.ndarray) -> bool:
-    """True where columns that stand apart hold many of the values, or narrow gaps cut through them.
+    """Return whether many of the values are in isolated columns, or narrow gaps separate the columns.
 
-    An outlier here and there does not make a comb, nor do two humps with nothing between them.
+    A few outliers are not a comb, nor are two peaks with an empty range between them.
 
     >>> is_comb(np.array([5, 0, 5, 0, 5, 0, 5])), is_comb(np.array([40, 30, 20, 10, 0, 0, 1]))
     (True, False)
@@ -47,7 +47,7 @@ def is_comb(counts: np.ndarray) -> bool:
 
 
 def joined(counts: np.ndarray, most: int) -> np.ndarray:
-    """Counts in bins of equal width as they are to be drawn: in ``most`` bins, or fewer; a power of two is joined."""
+    """Return the counts of bins of equal width, joined by powers of two into at most ``most`` bins."""
     limit = enough(float(counts.sum()), most)
     while len(counts) % 2 == 0 and (len(counts) > limit or (len(counts) > FEWEST and is_comb(counts))):
         counts = counts.reshape(-1, 2).sum(axis=1)
@@ -55,7 +55,7 @@ def joined(counts: np.ndarray, most: int) -> np.ndarray:
 
 
 def of_details(details: Details, most: int) -> Binned:
-    """The counts of ``Details`` by value (sample, benchmark, error), in ``most`` bins or fewer."""
+    """Return the counts of ``Details`` by value (sample, benchmark, error), in at most ``most`` bins."""
     bins = of_edges(details.edges, np.stack([details.sample, details.benchmark, details.error_by_value]))
     if not bins.rows.shape[1]:
         return bins
@@ -66,13 +66,13 @@ def of_details(details: Details, most: int) -> Binned:
 
 
 def of_errors(details: Details, most: int) -> Binned:
-    """The counts of sample - benchmark, in ``most`` bins or fewer."""
+    """Return the counts of sample - benchmark, in at most ``most`` bins."""
     bins = of_edges(details.error_edges, details.errors[None])
     limit = enough(float(details.errors.sum()), most)
     return bins.coarser(bins.exponent + shift_to(bins.first, bins.last, limit)) if bins.rows.shape[1] else bins
 
 
-# Operators that move values and change none, as ONNX, Caffe and the SDK call them; without case and underscores.
+# Operators that move values without changing them (ONNX, Caffe, SDK), in lower case without underscores.
 MOVING = frozenset(
     "transpose permute reshape flatten squeeze unsqueeze expanddims identity dropout cast "
     "depthtospace spacetodepth shufflechannel viewcopy view contiguous".split()
@@ -80,7 +80,7 @@ MOVING = frozenset(
 
 
 def moves(op_type: str) -> bool:
-    """Whether an operator only moves values.
+    """Return whether an operator only moves values.
 
     >>> moves("TRANSPOSE"), moves("ExpandDims"), moves("Relu")
     (True, True, False)
@@ -89,14 +89,14 @@ def moves(op_type: str) -> bool:
 
 
 class Copies:
-    """Copies so far: ``of`` maps the index of each layer to that of the first one with the same values."""
+    """Layers that are copies; ``of`` maps the index of a copy to the index of the first layer with the same values."""
 
     def __init__(self) -> None:
         self._first: dict[Hashable, int] = {}
         self.of: dict[int, int] = {}
 
     def add(self, index: int, op_type: str, values: Hashable) -> bool:
-        """Whether the layer at this index is a copy; ``values`` is all that would be drawn of it."""
+        """Add a layer and return whether it is a copy; ``values`` is a key of everything that its image shows."""
         original = self._first.setdefault(values, index)
         if original == index or not moves(op_type):
             return False
@@ -105,14 +105,14 @@ class Copies:
 
 
 def drawn_values(layer: Distribution) -> Hashable:
-    """A key that layers with the same histogram share; without finite values no two do."""
+    """Return a key that is equal for layers with equal histograms; unique for layers without finite values."""
     stats = layer.stats
     figures = stats.count, stats.nan, stats.inf, stats.min, stats.max, layer.limits, layer.counts.tobytes()
     return figures if stats.finite else (layer.index, layer.name)
 
 
 def also_of(copies: Mapping[int, int]) -> dict[int, list[int]]:
-    """The other way round: index -> indices of its copies."""
+    """Return the inverse mapping: index -> indices of its copies."""
     also: dict[int, list[int]] = {}
     for copy, original in copies.items():
         also.setdefault(original, []).append(copy)

@@ -1,7 +1,7 @@
-"""Drawing of histograms on a Pillow picture: canvas, fonts, axis ticks, columns of counts, the limits of a range.
+"""Drawing of histograms with Pillow: canvas, fonts, axis ticks, columns of counts, limits of a range.
 
-Drawn with Pillow and not with matplotlib: there one figure with its artists updated in place still takes about 90 ms a
-picture, most of it the text, whose layout is redone for every label. The font is the one matplotlib brings.
+matplotlib is not used here: a figure whose artists are updated in place still takes about 90 ms per image, mostly for
+the layout of text. The font is matplotlib's.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ GRID = (228, 228, 228)
 SHADE = (235, 242, 250)
 PALE = (160, 196, 232)
 
-# A column is at least so wide, so that a lone value can be seen.
+# Minimum width of a column in pixels, so that a single value is visible.
 _THINNEST = 2
-# The triangle that marks a limit below the axis, where no column hides it.
+# Size of the triangle that marks a limit below the axis, where no column hides it.
 _MARK = 4
 
-# Of the highest column: what is below it can hardly be seen on a linear axis.
+# Share of the highest column below which a column is hardly visible on a linear axis.
 _HARDLY_SEEN = 0.02
-# Fewer values than this in the highest column read well on a linear axis, whatever the others.
+# Height of the highest column below which a linear axis is always readable.
 _FEW = 50
 
 
 @dataclass(frozen=True)
 class Panel:
-    """The plot area in pixels, and what it shows: values ``low`` to ``high`` across, counts 0 to ``peak`` upwards.
+    """Plot area in pixels, with the scales: values ``low`` to ``high`` (horizontal), counts 0 to ``peak`` (vertical).
 
-    least  where the logarithmic axis begins; at half a value, so that one value can be seen.
+    least  start of the logarithmic axis; half a value, so that a single value is visible.
     """
 
     left: int
@@ -56,20 +56,20 @@ class Panel:
     least: float = 0.5
 
     def column(self, value: float) -> int:
-        """The pixel column of a value; values beyond the panel give its border."""
+        """Return the pixel column of a value; values beyond the panel are at its border."""
         return int(self.columns(np.array([value], np.float64))[0])
 
     def row(self, count: float) -> int:
-        """The pixel row of a count."""
+        """Return the pixel row of a count."""
         return int(self.rows(np.array([count]))[0])
 
     def columns(self, values: np.ndarray) -> np.ndarray:
-        """The pixel columns of values; values beyond the panel give its border."""
+        """Return the pixel columns of values; values beyond the panel are at its border."""
         shares = np.clip((values - self.low) / (self.high - self.low), 0.0, 1.0)
         return self.left + np.rint(shares * (self.right - self.left)).astype(int)
 
     def rows(self, counts: np.ndarray) -> np.ndarray:
-        """The pixel rows of counts."""
+        """Return the pixel rows of counts."""
         top = max(self.peak, 1)
         if self.log:
             shares = np.log(np.maximum(counts, self.least) / self.least) / math.log(top * 1.4 / self.least)
@@ -79,7 +79,7 @@ class Panel:
 
 
 def view(*ends: float) -> tuple[float, float]:
-    """The part of the value axis that shows all finite ``ends`` and a margin; around a single value, a little more."""
+    """Return the range of the value axis: all finite ``ends`` with a margin, which is larger for a single value."""
     ends = tuple(min(max(end, -1e300), 1e300) for end in ends if math.isfinite(end))
     low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
     margin = (high - low) * 0.04 or abs(high) * 0.1 or 0.5
@@ -87,17 +87,17 @@ def view(*ends: float) -> tuple[float, float]:
 
 
 def peaky(counts: np.ndarray) -> bool:
-    """True when a linear axis would show a few columns and hide the rest, so that a logarithmic one reads better."""
+    """Return whether a linear axis would show only a few columns, so that a logarithmic axis is better."""
     used = np.count_nonzero(counts)
     visible = np.count_nonzero(counts > counts.max() * _HARDLY_SEEN)
     return bool(counts.max() >= _FEW and visible < used and (visible < used / 2 or visible < len(counts) / 4))
 
 
 def blank(width: int, height: int) -> tuple[Image.Image, ImageDraw.ImageDraw]:
-    """A white picture and its pen. Text must be BLACK or GREY and lie on white.
+    """Return a white image and its pen. Text must be BLACK or GREY on white.
 
-    One byte a pixel, which makes writing the PNG four times faster than RGB: the palette is a ramp of greys, so that
-    smooth text blends by index, but for the darkest greys, which nothing uses and which are the colours.
+    The image has one byte per pixel, so the PNG is written four times faster than in RGB. The palette is a ramp of
+    greys, so that antialiased text blends by index. The colours replace the darkest greys, which are unused.
     """
     image = Image.new("P", (width, height), 255)
     palette = [level for grey in range(256) for level in (grey, grey, grey)]
@@ -112,7 +112,7 @@ def blank(width: int, height: int) -> tuple[Image.Image, ImageDraw.ImageDraw]:
 def draw_counts(
     draw: ImageDraw.ImageDraw, panel: Panel, counts: np.ndarray, low: float, high: float, colour: Colour = BLUE
 ) -> None:
-    """Columns of a visible width and height, for counts in bins of equal width over [low, high]."""
+    """Draw columns of visible width and height, for counts in bins of equal width over [low, high]."""
     used = np.flatnonzero(counts)
     if not used.size:
         return
@@ -124,7 +124,7 @@ def draw_counts(
 def draw_outline(
     draw: ImageDraw.ImageDraw, panel: Panel, counts: np.ndarray, low: float, high: float, colour: Colour
 ) -> None:
-    """The upper border of the columns that ``draw_counts`` would draw, through which what lies below shows."""
+    """Draw the upper border of the columns of ``draw_counts``, so that columns behind it stay visible."""
     if not counts.any():
         return
     lefts, rights, tops = _outline(panel, counts, low, high)
@@ -136,16 +136,17 @@ def draw_outline(
 
 
 def _outline(panel: Panel, counts: np.ndarray, low: float, high: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Left, right and top pixel of each column."""
+    """Return the left, right and top pixel of each column."""
     edges = panel.columns(np.linspace(low, high, len(counts) + 1))
     tops = np.minimum(panel.rows(counts), panel.bottom - 1)
     return edges[:-1], np.maximum(edges[1:], edges[:-1] + _THINNEST), tops
 
 
 def draw_limits(draw: ImageDraw.ImageDraw, panel: Panel, limits: tuple[float, float], dash: int, width: int) -> None:
-    """Red dashed vertical lines, ``width`` pixels wide, at both limits, and a triangle below each.
+    """Draw red dashed vertical lines, ``width`` pixels wide, at both limits, with a triangle below each.
 
-    To be drawn before the columns, which they must not hide; the triangles stay where a column hides the line.
+    Draw the limits before the columns, so that they hide no column. The triangles stay visible if a column hides a
+    line.
     """
     for limit in limits:
         middle = panel.column(limit)
@@ -157,7 +158,7 @@ def draw_limits(draw: ImageDraw.ImageDraw, panel: Panel, limits: tuple[float, fl
 
 
 def ticks(low: float, high: float, about: int) -> list[tuple[float, str]]:
-    """Round values of [low, high], some ``about`` of them, with labels of just enough digits."""
+    """Return about ``about`` round values in [low, high], with labels of as many digits as needed."""
     rough = (high - low) / about
     power = math.floor(math.log10(rough))
     factor = next(factor for factor in (1, 2, 2.5, 5, 10) if factor * 10.0**power >= rough * 0.999)
@@ -172,7 +173,7 @@ def ticks(low: float, high: float, about: int) -> list[tuple[float, str]]:
 
 
 def count_ticks(panel: Panel) -> list[tuple[int, str]]:
-    """Counts to label on the upright axis: round numbers, or the powers of ten of a logarithmic axis."""
+    """Return counts to label on the vertical axis: round numbers, or powers of ten on a logarithmic axis."""
     if not panel.peak:
         return []
     if panel.log:
@@ -183,7 +184,7 @@ def count_ticks(panel: Panel) -> list[tuple[int, str]]:
 
 
 def short(text: str, font: ImageFont.FreeTypeFont, width: int) -> str:
-    """Printable text of at most ``width`` pixels; a longer one loses its middle, since both ends tell names apart."""
+    """Return printable text of at most ``width`` pixels; longer text loses its middle, as names differ at the ends."""
     text = "".join(c if c.isprintable() else "?" for c in text[:2000])
     if font.getlength(text) <= width:
         return text
@@ -194,12 +195,12 @@ def short(text: str, font: ImageFont.FreeTypeFont, width: int) -> str:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """A value in four digits, as titles show it."""
+    """Return a value in four digits, as in titles."""
     return f"{value:.{digits}g}".replace("-", "−")
 
 
 def span(low: float, high: float, digits: int = 4) -> str:
-    """``−4.53 … 4.39``, in ``digits`` digits, or as many more as tell the two apart."""
+    """Return ``−4.53 … 4.39`` in ``digits`` digits, with more digits if both ends would look equal."""
     width = high - low
     if 0 < width < math.inf:
         spare = math.floor(math.log10(max(abs(low), abs(high))) - math.log10(width))
@@ -208,7 +209,7 @@ def span(low: float, high: float, digits: int = 4) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """A share for people: never 0 when there is something, never 100 when something is missing."""
+    """Return a share in percent; never 0 for a non-empty part, never 100 for an incomplete part."""
     share = 100 * part / whole if whole else 0.0
     if part and share < 0.01:
         return "under 0.01 %"
@@ -219,7 +220,7 @@ def percent(part: int, whole: int) -> str:
 
 @cache
 def font(size: int, bold: bool = False) -> ImageFont.FreeTypeFont:
-    """DejaVu Sans in pixels, from matplotlib's own files; Pillow's built-in font where they are missing."""
+    """Return DejaVu Sans of a size in pixels from matplotlib's files; Pillow's built-in font if they are missing."""
     spec = find_spec("matplotlib")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         file = Path(folder, "mpl-data", "fonts", "ttf", "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf")

@@ -1,4 +1,4 @@
-"""The error over depth: RMSE, 1 - COS, MSE, SQNR of every layer, limits, rises."""
+"""Chart of the error over depth: RMSE, 1 - COS, MSE and SQNR of each layer, with limits and rises."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ PER_LAYER = 0.17  # inches
 MOST_NAMES = 100
 LONGEST = 36
 MOST_RISES = 8
-# What lies further below the largest value of a panel is drawn at its bottom.
+# Powers of ten below the largest value of a panel; smaller values are drawn at its bottom.
 DECADES = 9
 COLOURS = {"pass": "#2563c9", "warn": "#b07a00", "fail": "#d62728"}
-WORDS = {"pass": "within the thresholds", "warn": "within, with a remark", "fail": "past a threshold, NaN or Inf"}
+WORDS = {"pass": "within the limits", "warn": "within, with a remark", "fail": "exceeds a limit, NaN or Inf"}
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One metric over depth: its name, the key of its threshold, and the axis."""
+    """Panel of one metric: its label, the key of its limit, its conversion, and its axis."""
 
     label: str
     key: str
@@ -55,7 +55,7 @@ def save(report: Report, folder: Path) -> list[Path]:
 
 
 def render(report: Report) -> bytes:
-    """A PNG of the layers in their order."""
+    """Return the chart as PNG."""
     from matplotlib import rc_context
 
     with rc_context({"text.parse_math": False}):  # a name with two $ is not a formula
@@ -81,7 +81,7 @@ def figure_of(report: Report) -> Figure:
 
 
 def draw_panel(axes: Axes, panel: Panel, layers: Sequence[Layer], limit: float | None, numbered: bool = False) -> None:
-    """One metric of every layer, its limit, and where the error rises, with the layers' numbers where asked for."""
+    """Draw one metric of all layers, its limit, and the rises of the error; ``numbered`` adds the layers' numbers."""
     values = values_of(panel, layers)
     threshold = None if limit is None else panel.of(limit)
     low, high = span_of(panel, values if threshold is None else [*values, threshold])
@@ -107,14 +107,17 @@ def draw_panel(axes: Axes, panel: Panel, layers: Sequence[Layer], limit: float |
             axes.annotate(str(layers[i].index), (i, high), (0, 18), textcoords="offset points", ha="center", fontsize=9,
                           annotation_clip=False)  # fmt: skip
     if threshold is not None:
-        axes.axhline(threshold, color=COLOURS["fail"], linestyle="--", linewidth=1, label="threshold")
+        axes.axhline(threshold, color=COLOURS["fail"], linestyle="--", linewidth=1, label="limit")
 
 
 def _draw_points(
     axes: Axes, panel: Panel, layers: Sequence[Layer], values: Sequence[float], span: tuple[float, float]
 ) -> None:
-    """A line through the layers, and a point for each by its verdict; beyond the axis (0 on a logarithmic one, an
-    infinite SQNR) it is at its border, and a cross at the top for NaN and infinite errors."""
+    """Draw a line through the layers, and a point per layer in the colour of its verdict.
+
+    Points beyond the axis (0 on a logarithmic axis, infinite SQNR) are at its border. NaN and infinite errors are
+    crosses at the top.
+    """
     low, high = span
     heights = [min(max(value, low), high) if not math.isnan(value) else high for value in values]
     strange = [not math.isfinite(value) and (panel.log or math.isnan(value)) for value in values]
@@ -133,7 +136,7 @@ def _draw_points(
 
 
 def values_of(panel: Panel, layers: Sequence[Layer]) -> list[float]:
-    """The value of each layer in the panel: no error for equal sides, whatever the formula makes of them."""
+    """Return the value of each layer in the panel; equal sides have no error, even if the formula gives NaN."""
     values = []
     for layer in layers:
         value = panel.of(getattr(layer.figures, panel.key))
@@ -143,7 +146,7 @@ def values_of(panel: Panel, layers: Sequence[Layer]) -> list[float]:
 
 
 def span_of(panel: Panel, values: Sequence[float]) -> tuple[float, float]:
-    """Where the upright axis begins and ends."""
+    """Return the range of the vertical axis."""
     drawable = [value for value in values if math.isfinite(value) and (value > 0 or not panel.log)]
     if not drawable:
         return (1e-6, 1.0) if panel.log else (0.0, 1.0)
@@ -156,9 +159,9 @@ def span_of(panel: Panel, values: Sequence[float]) -> tuple[float, float]:
 
 
 def name_layers(axes: Axes, layers: Sequence[Layer]) -> None:
-    """Number and name of each layer; of many, numbers alone."""
+    """Label the layers with number and name; no labels for more than MOST_NAMES layers."""
     if len(layers) > MOST_NAMES:
-        axes.set_xlabel("layer, in the order of the network; the numbers are those of every report")
+        axes.set_xlabel("layer, in execution order; numbers as in all reports")
         return
     names = [f"{layer.index}. {shortened(shown(layer.name), LONGEST)}" for layer in layers]
     axes.set_xticks(range(len(layers)), names, rotation=90, fontsize=8)

@@ -1,4 +1,4 @@
-"""A matplotlib figure as PNG, for every chart that matplotlib draws."""
+"""PNG encoding of matplotlib figures."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ DPI = 100
 
 
 def png_of(draw: Callable[[], Figure]) -> bytes:
-    """The PNG of the figure that ``draw`` makes."""
+    """Return the figure of ``draw`` as PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     file = io.BytesIO()
     with warnings.catch_warnings():
-        # matplotlib has no axis for a single value, and its font lacks letters of some names
+        # matplotlib warns of an axis with a single value, and of letters that its font lacks
         warnings.simplefilter("ignore", UserWarning)
         FigureCanvasAgg(draw()).print_png(file)  # savefig draws twice
     return file.getvalue()

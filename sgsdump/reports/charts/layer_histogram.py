@@ -1,11 +1,10 @@
-"""A network's histograms, a PNG per layer, and its overview.
+"""Histograms of a model's layers: one PNG per layer, and an overview.
 
-Counts of the layer's values are blue, the ends of its calibrated range red dashed lines.
+The counts of a layer's values are blue. Red dashed lines mark its calibration range. The shaded band is the narrowest
+range with 99 % of the values. The count axis is logarithmic if a linear axis would flatten most columns. The text above
+the plot shows the name, operator, extremes, range, NaN and Inf, and how the values use the range.
 
-The shaded band is the narrowest that holds 99 % of the values. The count axis is logarithmic where a linear one would
-flatten most columns. Above the plot: name, operator, extremes, range, NaN and Inf, and how the values use the range.
-
-The overview has small histograms in a grid, those that need a look first and framed in colour.
+The overview has small histograms in a grid. Suspicious layers come first, with a coloured frame.
 """
 
 from __future__ import annotations
@@ -48,18 +47,18 @@ _UNSAFE = re.compile(r'[/\\:*?<>|"\x00-\x1f\x7f\x80-\x9f\ud800-\udfff]')
 
 
 def save_histogram(layer: Distribution, path: Path) -> Path:
-    """Write its picture. Raises OSError."""
+    """Write the image of a layer. Raise OSError."""
     draw_histogram(layer).save(path, "PNG", compress_level=1)
     return path
 
 
 @contextmanager
 def drawing_beside(draw: Callable[..., Any]) -> Iterator[Callable[..., None]]:
-    """A function that calls ``draw`` soon, in a thread per core beside what else goes on; the block ends when all is
-    drawn, and raises what ``draw`` raised first.
+    """Yield a function that calls ``draw`` in the background, in one thread per core.
 
-    Threads and not processes: numpy, the PNG's compression and the text let go of Python's lock, and what is left of a
-    picture, two milliseconds, is less than what starting processes takes for some hundred of them.
+    The block ends when everything is drawn, and raises the first exception of ``draw``. Threads are used instead of
+    processes: numpy, PNG compression and text drawing release Python's lock. The remaining two milliseconds per image
+    are less than the start of processes, up to some hundred images.
     """
     futures: list[Future[Any]] = []
     pool = ThreadPoolExecutor(cores())
@@ -72,13 +71,13 @@ def drawing_beside(draw: Callable[..., Any]) -> Iterator[Callable[..., None]]:
 
 
 def file_name(layer: Distribution, taken: Taken) -> str:
-    """``12.block_dw.png``, the number and the name: safe on every file system, and not one of those given before."""
+    """Return ``12.block_dw.png``, number and name: valid on every file system, and unique."""
     safe = _UNSAFE.sub("_", layer.name).encode()[:NAME_BYTES].decode(errors="ignore")
     return taken.free(f"{layer.index}.{safe}", ".png")
 
 
 def draw_histogram(layer: Distribution) -> Image.Image:
-    """The picture of one layer, of SIZE."""
+    """Return the image of a layer, of size SIZE."""
     image, draw = canvas.blank(*SIZE)
     _draw_title(draw, layer)
     panel = plot_panel(layer)
@@ -94,7 +93,7 @@ def draw_histogram(layer: Distribution) -> Image.Image:
 
 
 def plot_panel(layer: Distribution) -> Panel:
-    """Where values and counts of this layer lie in its picture."""
+    """Return the plot area of a layer, with the scales of its values and counts."""
     low, high = canvas.view(*layer.stats.span, *(layer.limits or ()))
     counts = joined(layer.counts, LAYER_BINS)
     return Panel(*PLOT, low, high, int(counts.max()), canvas.peaky(counts))
@@ -126,12 +125,12 @@ def _facts(layer: Distribution) -> str:
     else:
         values = f"{stats.finite:,} values {span(*stats.span)}"
     if layer.limits is None:
-        return f"{values}   ·   no calibrated range"
-    return f"{values}   ·   calibrated range {span(*layer.limits)}, {number(layer.width)} wide"
+        return f"{values}   ·   no calibration range"
+    return f"{values}   ·   calibration range {span(*layer.limits)}, {number(layer.width)} wide"
 
 
 def _uses(layer: Distribution) -> Iterator[tuple[str, canvas.Colour | None]]:
-    """How the values use the range, with a colour where that needs a look."""
+    """Yield texts on how the values use the range, with a colour for suspicious facts."""
     stats = layer.stats
     yield (f"{stats.nan:,} NaN, {stats.inf:,} Inf", canvas.RED) if stats.nan or stats.inf else ("no NaN or Inf", None)
     if not stats.finite or layer.limits is None:
@@ -170,14 +169,14 @@ def _draw_axes(image: Image.Image, draw: ImageDraw.ImageDraw, panel: Panel) -> N
 
 @lru_cache(maxsize=2)
 def _upright(text: str) -> Image.Image:
-    """Text that reads from below to above, as an axis label does."""
+    """Return an image of text rotated by 90°, for the label of the vertical axis."""
     image, draw = canvas.blank(int(font(13).getlength(text)) + 2, 18)
     draw.text((1, 14), text, canvas.BLACK, font(13), anchor="ls")
     return image.transpose(Image.Transpose.ROTATE_90)
 
 
 def _label_limits(draw: ImageDraw.ImageDraw, panel: Panel, limits: tuple[float, float]) -> None:
-    """min and max above their lines; side by side when the lines stand too close for that."""
+    """Draw min and max above their lines; side by side if the lines are too close."""
     left, right = map(panel.column, limits)
     low, high = f"min {number(limits[0])}", f"max {number(limits[1])}"
     close = right - left < 110
@@ -195,15 +194,15 @@ FRAMES = {
 }
 LEGENDS = (
     Legend("values", canvas.BLUE),
-    Legend("calibrated min and max", canvas.RED),
+    Legend("calibration range", canvas.RED),
     *(Legend(text, colour, 3) for text, colour in FRAMES.values()),
 )
 
 
 def save_contact_sheets(layers: Sequence[Distribution], folder: Path, copies: Mapping[int, int] = NONE) -> list[Path]:
-    """Write ``overview.png``, and ``overview_2.png`` … past 150 layers, into an existing folder. Raises OSError.
+    """Write ``overview.png`` to an existing folder; ``overview_2.png`` … for more than 150 layers. Raise OSError.
 
-    copies  index among ``layers`` -> index of the layer it is a copy of: not drawn, but named there.
+    copies  index in ``layers`` -> index of the layer with the same values, which names the copy.
     """
     also = also_of(copies)
     cells = [
@@ -213,7 +212,7 @@ def save_contact_sheets(layers: Sequence[Distribution], folder: Path, copies: Ma
     ]
     scale = Scale.of([layer.stats.finite for layer in layers])
     title = f"{len(layers)} layers{copies_note(len(copies))}"
-    headings = ("Look at these first", "The others")
+    headings = ("Suspicious layers", "Other layers")
     sheet = Sheet(title, LEGENDS, scale, headings, partial(_draw_cell, scale))
     first = [cell for cell in cells if cell[0].troubled]
     return save_sheets(folder / "overview.png", sheet, first, [cell for cell in cells if not cell[0].troubled])
@@ -232,7 +231,7 @@ def _draw_cell(scale: Scale, draw: ImageDraw.ImageDraw, cell: tuple[Distribution
 
 
 def remark(layer: Distribution) -> str:
-    """The one thing to know of a layer, in a few words."""
+    """Return the most important fact on a layer, in a few words."""
     stats = layer.stats
     if not stats.count:
         return "no values"

@@ -1,4 +1,4 @@
-"""Histograms of the sample over the benchmark, many to a page: what needs a look first, worst at the front."""
+"""Sheets of histograms of sample and benchmark: suspicious layers first, largest error first."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from sgsdump.reports.report import Layer, Report
 LEGENDS = (
     Legend("benchmark", canvas.PALE),
     Legend("sample", canvas.ORANGE, 1),
-    Legend("calibrated min and max", canvas.RED),
-    Legend("past a threshold, NaN or Inf", canvas.RED, 3),
+    Legend("calibration range", canvas.RED),
+    Legend("exceeds a limit, NaN or Inf", canvas.RED, 3),
     Legend("the error rises here", canvas.PURPLE, 3),
 )
-HEADINGS = ("Look at these first, the largest error at the front", "The others, in the order of the network")
+HEADINGS = ("Suspicious layers, largest error first", "Other layers, in execution order")
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A layer that has details, and its place among the report's; ``name`` names its copies too."""
+    """Layer with details, and its index in the report; ``name`` includes the numbers of its copies."""
 
     place: int
     layer: Layer
@@ -49,7 +49,7 @@ class Cell:
 
     @property
     def first(self) -> bool:
-        """It needs a look."""
+        """True for a suspicious layer."""
         return self.layer.rises or self.layer.verdict == "fail"
 
     @property
@@ -58,12 +58,12 @@ class Cell:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many finite values either side has."""
+        """Number of finite values of either side."""
         return int(self.details.sample.sum()), int(self.details.benchmark.sum())
 
 
 def save(report: Report, folder: Path) -> list[Path]:
-    """Write ``histograms.png``, and ``histograms_2.png`` … past 150 layers; nothing without details."""
+    """Write ``histograms.png``; ``histograms_2.png`` … for more than 150 layers; nothing without details."""
     cells = [Cell(i, layer, layer.details) for i, layer in enumerate(report.layers) if layer.details is not None]
     copies = _copies(cells)
     also = also_of(copies)
@@ -104,7 +104,7 @@ def _draw_cell(scale: Scale, draw: ImageDraw.ImageDraw, cell: Cell, left: int, t
 
 
 def _reach(bins: Binned) -> tuple[float, float]:
-    """The values to show: a single bin stands as a spike between others that are empty."""
+    """Return the range of values to show; a single bin is a spike between empty bins."""
     if not bins.rows.shape[1]:
         return math.nan, math.nan
     low, high = bins.edges

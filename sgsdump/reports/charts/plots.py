@@ -1,4 +1,4 @@
-"""Every chart of a report. Apart: what a chart shares with the others does not know reports."""
+"""All charts of a report, written to a folder."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from sgsdump.reports.report import Report
 
 
 def save_plots(report: Report, folder: Path) -> Sequence[Path]:
-    """Write every chart of ``CHARTS`` into an existing folder; none of a report without layers. Raises OSError."""
+    """Write all charts of ``CHARTS`` to an existing folder; none if the report has no layers. Raise OSError."""
     return [path for save in CHARTS.values() for path in save(report, folder)] if report.layers else []

@@ -1,5 +1,7 @@
-"""Pages of many small plots under headings, each in a frame with a name above and a remark below; one upright scale for
-all of them, so that any two can be compared."""
+"""Sheets of many small plots under headings, each in a frame with a name and a remark.
+
+All plots have the same vertical scale, so that any two can be compared.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +20,22 @@ from sgsdump.reports.text import shown
 Item = TypeVar("Item")
 
 PER_PAGE = 150
-MOST_BINS = 64  # of a small plot
+MOST_BINS = 64  # number of bins of a small plot
 COLUMNS = 8
 CELL = (216, 150)
-WIDEST = COLUMNS * CELL[0]  # that a title makes a page
+WIDEST = COLUMNS * CELL[0]  # largest page width that a title can cause
 INSET = (10, 24, 206, 110)  # the plot in a cell: left, top, right, bottom
 HEAD = 106
 SECTION = 34
 MARGIN = 12
 _APART = 8  # pixels between two numbers below a plot
-# The upright scale ends at all of a layer's values and begins at half a value of the largest layer, within these.
+# Bounds of the start of the vertical scale, which is half a value of the largest layer; the scale ends at 1.
 _LEAST, _MOST_LEAST = 1e-7, 1e-2
 
 
 @dataclass(frozen=True)
 class Legend:
-    """A colour and what it stands for: a filled square, an outline or a frame."""
+    """Entry of a legend: a text and a colour, drawn as a filled square, an outline or a frame."""
 
     text: str
     colour: canvas.Colour
@@ -42,18 +44,18 @@ class Legend:
 
 @dataclass(frozen=True)
 class Scale:
-    """Shares of a layer's values, on a logarithmic axis from ``least`` to 1."""
+    """Logarithmic axis of shares of a layer's values, from ``least`` to 1."""
 
     least: float
 
     @classmethod
     def of(cls, counts: Sequence[int]) -> Scale:
-        """For layers of so many values."""
+        """Return the scale for layers with these numbers of values."""
         return cls(min(max(0.5 / max(counts, default=1), _LEAST), _MOST_LEAST) if any(counts) else _MOST_LEAST)
 
     @property
     def lines(self) -> list[float]:
-        """Shares that have a grey line."""
+        """Shares with a grey line."""
         return [10.0**-power for power in range(2, 8, 2) if 10.0**-power > 2 * self.least]
 
     def __str__(self) -> str:
@@ -63,17 +65,17 @@ class Scale:
         )
 
     def panel(self, left: int, top: int, low: float, high: float, count: int) -> Panel:
-        """The plot of a cell whose corner is there."""
+        """Return the plot area of the cell with this upper left corner."""
         box = (left + INSET[0], top + INSET[1], left + INSET[2], top + INSET[3])
         return Panel(*box, low, high, max(count, 1), log=True, least=max(count, 1) * self.least)
 
 
 @dataclass(frozen=True)
 class Sheet(Generic[Item]):
-    """The parts that all pages share.
+    """Common parts of all pages.
 
-    headings  over the items that need a look, and over the others of a page that has both.
-    draw      draws an item into the cell whose upper left corner it is given.
+    headings  headings over the suspicious items, and over the other items of a page with both.
+    draw      draws an item into the cell with the given upper left corner.
     """
 
     title: str
@@ -84,8 +86,10 @@ class Sheet(Generic[Item]):
 
 
 def save_sheets(path: Path, sheet: Sheet[Item], first: Sequence[Item], others: Sequence[Item]) -> list[Path]:
-    """Write ``path``, and ``STEM_2.png`` … beside it past 150 items; those that need a look come first. Nothing without
-    items. Raises OSError."""
+    """Write ``path``; ``STEM_2.png`` … beside it for more than 150 items; nothing without items. Raise OSError.
+
+    first  suspicious items, which are drawn before the others.
+    """
     items = [*first, *others]
     starts = range(0, len(items), PER_PAGE)
     paths = []
@@ -102,7 +106,7 @@ def save_sheets(path: Path, sheet: Sheet[Item], first: Sequence[Item], others: S
 def draw_frame(
     draw: ImageDraw.ImageDraw, left: int, top: int, name: str, remark: str, colour: canvas.Colour | None
 ) -> None:
-    """The cell's frame, coloured where it needs a look, its name and its remark."""
+    """Draw the frame of a cell (coloured for a suspicious item), its name and its remark."""
     frame = (left + 3, top + 2, left + CELL[0] - 4, top + CELL[1] - 5)
     draw.rectangle(frame, outline=colour or canvas.GRID, width=3 if colour else 1)
     name = short(shown(name), font(12, True), CELL[0] - 22)
@@ -112,7 +116,7 @@ def draw_frame(
 
 
 def draw_lines(draw: ImageDraw.ImageDraw, panel: Panel, scale: Scale, ends: tuple[float, float] | None = None) -> None:
-    """The grey lines below the columns, and below these two values where they lie; None for the ends of the axis."""
+    """Draw the grey lines behind the columns, and the labels of two values (by default the ends of the axis)."""
     for share in scale.lines:
         row = panel.row(share * panel.peak)
         draw.line((panel.left, row, panel.right, row), fill=canvas.GRID)
@@ -128,13 +132,13 @@ def draw_lines(draw: ImageDraw.ImageDraw, panel: Panel, scale: Scale, ends: tupl
 
 
 def copies_note(copies: int) -> str:
-    """The title's remark on layers that are copies of others."""
+    """Return the title's remark on layers that are copies of other layers."""
     many = f"{copies} that only move values are" if copies > 1 else "1 that only moves values is"
     return f" ({many} drawn once: name = numbers)" if copies else ""
 
 
 def with_copies(name: str, copies: Sequence[int]) -> str:
-    """``3. gap = 4, 7``: the numbers of the layers that hold the same values."""
+    """Return ``3. gap = 4, 7``: the name with the numbers of layers with the same values."""
     return f"{name} = {', '.join(map(str, copies))}" if copies else name
 
 

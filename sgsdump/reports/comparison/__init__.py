@@ -1,5 +1,7 @@
-"""The reports of a comparison, by name: each is a function of a ``Comparison`` and its ``Thresholds`` that returns a
-text. ``schemas/comparison.json`` is the JSON Schema of the one in JSON."""
+"""Reports of a comparison, by name: functions that return text from a ``Comparison`` and its ``Thresholds``.
+
+``schemas/comparison.json`` is the JSON Schema of the JSON report.
+"""
 
 from sgsdump.registry import Registry
 

@@ -1,4 +1,4 @@
-"""A comparison for programs, numbers in full precision: as CSV and as JSON. docs/formats/comparison.md tells more."""
+"""Comparison as CSV and JSON for programs, in full precision. docs/formats/comparison.md describes the files."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ _JSON = [
     "extra", "left_out", "vendor", "vendor_message", "statistics", "equal", "checksums", "integers", "indices",
     "channels", "step", "rearranged", "retried", "runs", "stage", "source",
 ]  # fmt: skip
-_WHERE_THERE = ("integers", "indices", "channels", "runs")  # left out of rows that do not have them
-_JSON_NAMES = {"statistics": "figures"}  # other names in the file, which its readers know
+_WHERE_THERE = ("integers", "indices", "channels", "runs")  # omitted in rows without them
+_JSON_NAMES = {"statistics": "figures"}  # fields whose names in the file differ, for existing readers
 
 
 def render_csv(comparison: Comparison, thresholds: Thresholds) -> str:
-    """One line per layer of either dump; ``nan`` and ``inf`` as such.
+    """Return one line per layer of either dump; ``nan`` and ``inf`` are written as such.
 
     ``status`` is ``compared``, ``failed``, ``only in benchmark`` or ``only in sample``; the last three have no metrics.
     ``verdict`` is ``pass``, ``warn``, ``fail`` or, for the last three, ``not comparable``. Further metrics follow the
-    remark, each with how many values it left out where there are any; a vendor's as it prints them.
-    ``statistics_error`` is the largest relative error of the statistics of a layer that has nothing else. Of two runs
-    of a fixed model, ``differing_integers`` says how many integers differ, ``largest_step`` by how much at most (empty:
-    unknown). Where the rows are of several runs, ``runs`` says in how many the layer was compared, ``worst_run`` in
-    which its error is largest.
+    remark, each with the number of values that it left out, if any. A vendor's metrics are written as the vendor prints
+    them. ``statistics_error`` is the largest relative error of a layer with statistics only. For two runs of a fixed
+    model, ``differing_integers`` is the number of different integers, and ``largest_step`` the largest difference
+    (empty if unknown). For several runs, ``runs`` is the number of runs in which the layer was compared, and
+    ``worst_run`` the run with the largest error.
     """
     further = dict.fromkeys(name for row in comparison.rows for name in _further(row))
     return csv_text([*COLUMNS, *further], _csv_lines(comparison, thresholds))
 
 
 def render_json(comparison: Comparison, thresholds: Thresholds, verdict: Verdict | None = None) -> str:
-    """``findings``, ``completeness``, ``rows``, ``failed``, ``only_in_sample``, ``only_in_benchmark``,
-    ``excluded``, ``unwritten``, the dumps' ``notes``, ``thresholds`` and the ``verdict``'s names, by
-    ``schemas/comparison.json``. Each row's ``verdict`` is ``pass``, ``warn`` or ``fail``; what failed to be
-    compared is not comparable. ``verdict``: of the user's own limits; None where none were given."""
+    """Return the comparison as JSON (``schemas/comparison.json``).
+
+    verdict  verdict with the user's limits; None without limits.
+    """
     worst = comparison.worst
     document = {
         "format": FORMAT,
@@ -116,7 +116,7 @@ def _csv_record(record: Record, status: str, reason: str) -> dict[str, object]:
 
 
 def _further(row: Row) -> dict[str, object]:
-    """The figures asked for beyond the three metrics; a vendor's columns are prefixed, as names may coincide."""
+    """Return the further figures. A vendor's columns have a prefix, because names may be equal."""
     left_out = {f"{name} left out": count for name, count in row.left_out.items()}
     vendor = {f"vendor {name}": value for name, value in row.vendor.items()}
     return {**row.extra, **left_out, **vendor, **(_runs(row.runs) if row.runs else {})}
@@ -129,13 +129,13 @@ def _runs(runs: OverRuns) -> dict[str, object]:
 
 
 def _row(row: Row) -> dict[str, Any]:
-    """The row's facts, without those that it does not have."""
+    """Return the fields of a row, without absent optional fields."""
     facts = {_JSON_NAMES.get(name, name): _plain(getattr(row, name)) for name in _JSON}
     return {name: value for name, value in facts.items() if value is not None or name not in _WHERE_THERE}
 
 
 def _plain(value: Any) -> Any:
-    """A record or a mapping as a dict."""
+    """Return a record or a mapping as a dict; other values unchanged."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     return dict(value) if isinstance(value, Mapping) else value

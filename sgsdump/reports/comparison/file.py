@@ -1,4 +1,4 @@
-"""A comparison as one file, in the form that its ending says: what ``Comparison.save`` writes."""
+"""``Comparison.save``: write a comparison to a file, in the format of the file extension."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ ENDINGS = (".html", ".json", ".csv", ".md", ".xml")
 
 
 def save(comparison: Comparison, path: Path, ending: str = "") -> Path:
-    """Write it as ``ending`` says, "" for that of the path. Raises ConfigError for another one than ENDINGS,
-    OutputError."""
+    """Write the comparison in the format of ``ending``, by default the extension of the path.
+
+    Raise ConfigError if the extension is not in ENDINGS, and OutputError if the file cannot be written.
+    """
     from sgsdump.reports.comparison import REPORTS
     from sgsdump.reports.html.document import render
     from sgsdump.reports.layers import WRITERS
@@ -30,6 +32,6 @@ def save(comparison: Comparison, path: Path, ending: str = "") -> Path:
     elif ending in (".md", ".xml"):
         text = WRITERS["markdown" if ending == ".md" else "junit"](table_of(comparison, DOCUMENTED, TITLE), EVERY)
     else:
-        raise ConfigError(f"{path}: a comparison is saved as {', '.join(ENDINGS)}, by the file's ending")
+        raise ConfigError(f"{path}: unknown file extension. Use {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
     replace_text(path, text)
     return path

@@ -1,4 +1,4 @@
-"""A comparison as the SDK prints it: the table of its manual, the lines of auto_dump_debug.sh and of dump_debug.py."""
+"""Comparison in the SDK's text formats: its manual's table, and the lines of auto_dump_debug.sh and dump_debug.py."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from sgsdump.reports.text import shown, unfused
 
 JUMP = 1.0
 MARK = "     **** OVER threshold!!!! ****"
-_WIDTHS = (40, 20, 16, 16)  # of the manual's columns, with the space after them
+_WIDTHS = (40, 20, 16, 16)  # widths of the manual's columns, including the space after them
 
 
 def table(comparison: Comparison, thresholds: Thresholds) -> str:
-    """The table of the SDK's manual, one line per layer, in aligned columns that widen for what does not fit:
+    """Return the table of the SDK's manual, one line per layer, in columns as wide as needed.
 
     ::
 
         3.conv1_xx_xx_xx.xx.output0             OP_TYPE:CONV_2D     MSE:0.000046    COS:0.999898    RMSE:0.014310
 
-    Names are the tensors' own with ``_`` for ``/`` and control characters as escapes. A layer that has statistics only
-    shows their largest relative error. After RMSE come further metrics and the remark on the layer.
+    Names are the tensor names with ``_`` for ``/`` and escaped control characters. A layer with statistics only shows
+    their largest relative error. Further metrics and the remark on the layer follow RMSE.
     """
     further = [_further(row) for row in comparison.rows]
     names = list(dict.fromkeys(name for values in further for name in values))
@@ -41,15 +41,15 @@ def table(comparison: Comparison, thresholds: Thresholds) -> str:
 
 
 def log_lines(comparison: Comparison, thresholds: Thresholds) -> str:
-    """The lines of the SDK's auto_dump_debug.sh, as in its doAnalyzeRmse_run.log; it knows no thresholds:
+    """Return the lines of the SDK's auto_dump_debug.sh, as in its doAnalyzeRmse_run.log; the script has no thresholds.
 
     ::
 
         1.relu1.xx.output0<TAB>OP: RELU  Type: float  MSE: 0.000391  COS: 0.999701  RMSE:<TAB>0.009532
 
-    A layer whose RMSE exceeds that of the line before by more than 1.0 is marked, as the script does; lines without a
-    finite RMSE are passed over, which the script takes for 0. Where only the values showed that the layouts differ, a
-    note stands in the script's place for it, ``Type: float <<…>> MSE:``.
+    As in the script, a layer is marked if its RMSE exceeds the RMSE of the previous line by more than 1.0. Lines
+    without a finite RMSE are skipped for this test; the script takes their RMSE as 0. If only the values showed that
+    the layouts differ, a note stands where the script writes it: ``Type: float <<…>> MSE:``.
     """
     lines, before = [], math.inf
     for row in comparison.rows:
@@ -64,7 +64,7 @@ def log_lines(comparison: Comparison, thresholds: Thresholds) -> str:
 
 
 def dump_debug_lines(comparison: Comparison, sample: Dump) -> list[str]:
-    """The lines of the SDK's dump_debug.py, numbered as the rows' tensors first stand in the sample; names are its own:
+    """Return the lines of the SDK's dump_debug.py, with the sample's names and numbered in the sample's order.
 
     ::
 
@@ -81,8 +81,7 @@ def dump_debug_lines(comparison: Comparison, sample: Dump) -> list[str]:
 
 
 def _layer_name(row: Row, name: str) -> str:
-    """As the SDK's script calls a row, ``3.conv1_xx.xx.output0``: the benchmark's index, name and slot. A Caffe blob is
-    called by its stage, whichever side has it."""
+    """Return the SDK script's name of a row, ``3.conv1_xx.xx.output0``: the benchmark's index, name and slot."""
     return f"{row.op_index}.{name}.xx.{row.io}put{row.slot}"
 
 
@@ -93,7 +92,6 @@ def _figures(row: Row) -> tuple[str, str, str]:
 
 
 def _further(row: Row) -> dict[str, str]:
-    """The metrics that were asked for beyond the three, a vendor's as it prints them; of two of one name the vendor's
-    is prefixed."""
+    """Return the further metrics, a vendor's as the vendor prints them; with a prefix if a name exists already."""
     extra = {name: f"{value:.6g}" for name, value in row.extra.items()}
     return extra | {f"vendor {name}" if name in extra else name: text for name, text in row.vendor.items()}

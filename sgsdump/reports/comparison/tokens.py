@@ -1,6 +1,7 @@
-"""A comparison of trees of many rounds on one screen. Apart: sums up many comparisons, where the others show one.
+"""Comparison of two trees of many rounds (tokens) on one screen.
 
-First by token, then by the layers of the first that differs, then by the operators of the first of these layers.
+The lines list the rounds, then the layers of the first round that differs, then the operators of the first layer that
+differs.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ LONGEST = 60
 
 @dataclass(frozen=True)
 class ComparedRound:
-    """A round of both trees.
+    """Comparison of a round of both trees.
 
-    where        the operator whose argument or weight differs, be it outside the modules, else the first that differs
-                 by more than rounding, else the first that differs, "" where all is equal.
-    other_input  the first input of whole numbers that differs, "" where the programs were fed the same.
-    state        of the verdict.
-    is_outside   the cause is outside the modules, before this round.
+    where        operator whose argument or weight differs, also outside the modules; else the first operator that
+                 differs by more than rounding; else the first that differs; "" if all are equal.
+    other_input  first integer input that differs; "" if the programs had equal inputs.
+    state        state of the verdict.
+    is_outside   whether the cause is outside the modules, before this round.
     """
 
     run: Run
@@ -43,12 +44,12 @@ class ComparedRound:
 
     @property
     def differs(self) -> bool:
-        """Whether a tensor differs, or an operator that ran before it, outside the modules (``is_outside``)."""
+        """True if a tensor differs, or an earlier operator outside the modules (``is_outside``)."""
         return bool(self.differing) or self.is_outside
 
 
 def compared_round(run: Run, comparison: Comparison) -> ComparedRound:
-    """The figures of a round: how many tensors differ, how many of these by more than rounding, the largest error."""
+    """Return the comparison of a round: how many tensors differ, how many by more than rounding, the largest error."""
     differing = [row for row in comparison if differs(row)]
     beyond = [row for row in differing if not is_rounding(row)]
     first = first_difference(comparison, beyond_rounding=bool(beyond))
@@ -69,21 +70,20 @@ def _place_of(finding: Finding) -> str:
 
 
 def other_input(comparison: Comparison) -> str:
-    """The first input of whole numbers (tokens, indices) that the two programs were given and that differs; "" where
-    there is none."""
+    """Return the first integer input (tokens, indices) of the two programs that differs, or ""."""
     found = (finding.layer for finding in comparison.environment if finding.facts["what"] == "inputs")
     return next(found, "")
 
 
 def first_of(rounds: Sequence[ComparedRound]) -> ComparedRound | None:
-    """The first round that differs by more than rounding explains, else the first that differs."""
+    """Return the first round that differs by more than rounding, else the first that differs."""
     return next(
         (each for each in rounds if each.state == "differs"), next((each for each in rounds if each.differs), None)
     )
 
 
 def round_lines(rounds: Sequence[ComparedRound]) -> Iterator[str]:
-    """The rounds that differ, a line each; those that are equal are counted."""
+    """Yield the number of equal rounds, and a line per round that differs."""
     differing = [each for each in rounds if each.differs]
     yield f"Rounds: {len(rounds)} compared, {len(rounds) - len(differing)} equal."
     head = ("round", "compared", "differ", "by more than rounding", "largest error", "first at")
@@ -95,7 +95,7 @@ def round_lines(rounds: Sequence[ComparedRound]) -> Iterator[str]:
 
 
 def layer_lines(round: ComparedRound, comparison: Comparison) -> Iterator[str]:
-    """The layers of a round that differ, in the order in which they ran, and the operators of the first of them."""
+    """Yield the layers of a round that differ, in execution order, and the operators of the first layer."""
     layers: dict[str, list[Row]] = {}
     for row in comparison:
         layers.setdefault(layer_of(row.name), []).append(row)
@@ -109,7 +109,7 @@ def layer_lines(round: ComparedRound, comparison: Comparison) -> Iterator[str]:
     if not differing:
         return
     yield ""
-    yield f"Layers of {round.run}: {len(layers)}, of which differ: {len(differing)}."
+    yield f"Layers of {round.run}: {len(layers)} compared, {len(differing)} differ."
     yield from _table(head, cells[:MOST_LAYERS], len(cells), "layers that differ")
     named = [layer_of(finding.layer) for finding in comparison.causes if finding.kind in ("argument", "cause")]
     beyond = [name for name, rows in differing.items() if any(not is_rounding(row) for row in rows)]
@@ -125,12 +125,12 @@ def _operator_lines(layer: str, rows: Sequence[Row]) -> Iterator[str]:
         for row in made[:MOST_OPERATORS]
     ]
     yield ""
-    yield f"Operators of {layer} whose output differs: {len(made)}, in the order in which they ran."
+    yield f"Operators of {layer} whose output differs: {len(made)}, in execution order."
     yield from _table(("operator", "type", "error"), cells, len(made), "operators")
 
 
 def layer_of(name: str) -> str:
-    """The outermost module or operator that a tensor belongs to: the first part of its name."""
+    """Return the outermost module or operator of a tensor: the first part of its name."""
     return name.partition("/")[0]
 
 
@@ -139,17 +139,17 @@ def _inside(row: Row) -> str:
 
 
 def diverged_line(rounds: Sequence[ComparedRound], left_out: Sequence[Run]) -> str:
-    """That the two programs went on with other inputs from some round on; "" where they did not."""
+    """Return a sentence if the two programs had different inputs from some round on; else ""."""
     if len(rounds) < 2 or not rounds[-1].other_input or rounds[0].other_input:
         return ""
     last = rounds[-1]
-    more = f", and {counted(len(left_out), 'later round')} not compared" if left_out else ""
+    more = f"; {counted(len(left_out), 'later round')} not compared" if left_out else ""
     if last.is_outside:
         later = f"; {counted(len(left_out), 'later round')} not compared" if left_out else ""
-        return f"From {last.run} on the programs were fed other inputs ({_short(last.other_input)}){later}."
+        return f"From {last.run} on, the programs had different inputs ({_short(last.other_input)}){later}."
     return (
-        f"From {last.run} on the programs were fed other inputs ({_short(last.other_input)}), as where another token "
-        f"was chosen before: what differs there is no error of its own{more}."
+        f"From {last.run} on, the programs had different inputs ({_short(last.other_input)}), for example because an "
+        f"earlier token differs. Later differences are not errors{more}."
     )
 
 
@@ -167,7 +167,7 @@ def _short(text: str) -> str:
 def all_lines(
     rounds: Sequence[ComparedRound], detailed: tuple[ComparedRound, Comparison] | None, left_out: Sequence[Run]
 ) -> Iterable[str]:
-    """The whole screen."""
+    """Yield all lines."""
     yield from round_lines(rounds)
     if detailed is not None:
         yield from layer_lines(*detailed)

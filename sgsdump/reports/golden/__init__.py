@@ -1,5 +1,7 @@
-"""The comparison of two or three runs with golden: as the log of the SDAA dump tools, as CSV, and as JSON by
-``schemas/golden_comparison.json``."""
+"""Comparison with a golden run as the log of the SDAA dump tools, as CSV, and as JSON.
+
+``schemas/golden_comparison.json`` is the JSON Schema.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from sgsdump.reports.verdict_data import finding_data, verdict_data
 _FIGURES = ["diff2", "all_close", "max_sw", "max_g", "mean_sw", "mean_g"]
 _PASSES = ["max_passes", "mean_passes"]
 COLUMNS = ["index", "file", "name", "verdict", "nan_inf", *_FIGURES, "tag", *_PASSES, "remark"]
-_NAMES = 5  # of many, so many are named
+_NAMES = 5  # number of names in a list
 _OF_THREE = ("max_sw", "max_g", "mean_sw", "mean_g", "max_passes", "mean_passes", "tag")
 _SUMMARY = "------------------------- summary message -------------------------"
 _DIFF2 = "------------------------- diff2 list message -------------------------"
@@ -27,19 +29,21 @@ _DIFF3 = "------------------------- diff3 list message -------------------------
 
 
 def golden_log(comparison: GoldenComparison) -> str:
-    """``compare_result.log`` of the SDAA dump tools: ``golden_lines``, which files stand on one side only, and three
-    lists: files with NaN or Inf, files whose diff2 is past th2, and files that do not pass.
+    """Return ``compare_result.log`` of the SDAA dump tools.
 
-    That tool stops at a pair of different shapes and says nothing of what golden alone lacks; here the first is a line
-    of its own (``index: 0 | relu.npy | not comparable: …``), the second a further line where there is such a file. Sets
-    are printed in order.
+    It has ``golden_lines``, the files on one side only, and three lists: files with NaN or Inf, files whose diff2
+    exceeds th2, and files that do not pass.
+
+    The SDAA tool stops at a pair of different shapes, and does not report files that only golden lacks. Here the pair
+    has a line (``index: 0 | relu.npy | not comparable: …``), and such files have a line too. Sets are printed sorted.
     """
     return golden_lines(comparison) + "".join(f"{line}\n" for line in _summary(comparison))
 
 
 def golden_lines(comparison: GoldenComparison) -> str:
-    """The log's ``index:`` lines, one for each file on every side, in the order of their names; floats in Python's
-    shortest form::
+    """Return the ``index:`` lines of the log, one per file that is on every side, sorted by name.
+
+    Floats are in Python's shortest form::
 
         index: 0 | relu.npy | nan_inf: False | diff2: 0.0 | all_close: True | th: 1e-06
         index: 0 | relu.npy | nan_inf: False | diff2: 0.0 | diff3_max=pass | diff3_mean=pass | diff3_max_sw: 0.0 | diff3_max_g: 0.0*10.0=0.0 | diff3_mean_sw: 0.0 | diff3_mean_g: 0.0*10.0=0.0
@@ -48,8 +52,11 @@ def golden_lines(comparison: GoldenComparison) -> str:
 
 
 def golden_csv(comparison: GoldenComparison) -> str:
-    """One line per file of any side, numbers in full precision. ``verdict`` is ``pass``, ``warn``, ``fail`` or ``not
-    comparable``; files that do not stand on every side are the last and say where they are missing."""
+    """Return one line per file of any side, in full precision.
+
+    ``verdict`` is ``pass``, ``warn``, ``fail`` or ``not comparable``. Files that are not on every side come last, with
+    the sides that lack them.
+    """
     three = comparison.titles[2] is not None
     figures = ["nan_inf", *(["diff2", *_FIGURES[2:], "tag", *_PASSES] if three else ["diff2", "all_close"])]
     lines: list[dict[str, object]] = []
@@ -64,7 +71,10 @@ def golden_csv(comparison: GoldenComparison) -> str:
 
 
 def golden_json(comparison: GoldenComparison, allow_missing: bool = False) -> str:
-    """``settings``, ``rows`` with their verdicts, and the files of one side. What a comparison of two lacks is null."""
+    """Return ``settings``, ``rows`` with verdicts, and files that are not on every side.
+
+    Fields that need a golden run are null without one.
+    """
     sample, benchmark, golden = comparison.titles
     document = {
         "format": "sgsdump golden comparison",
@@ -83,43 +93,43 @@ def golden_json(comparison: GoldenComparison, allow_missing: bool = False) -> st
 
 
 def missing_lines(comparison: GoldenComparison) -> list[str]:
-    """Return the tensors of the golden run that are missing, and why."""
+    """Return the missing tensors, with the reason."""
     missing = comparison.missing
     return [f"missing: {counted(len(missing), 'tensor')}", *reason_lines(missing, _NAMES)] if missing else []
 
 
 def golden_closing(comparison: GoldenComparison) -> list[str]:
-    """The sentences at the end: where the errors are made, and what is no more than rounding."""
+    """Return the last sentences: where errors arise, and which errors are only rounding."""
     causes = [finding for finding in comparison.findings if finding.kind in ("cause", "not finite")]
     failed = [row for row in comparison.rows if not row.passes and not row.reason]
     lines = []
     if comparison.own_errors is None:
         if causes:
-            how = "what feeds it passes" if causes[0].evidence == "by value" else "first in the order of the dump"
+            how = "its sources pass" if causes[0].evidence == "by value" else "first in the order of the dump"
             reached = causes[0].facts.get("reaches")
-            made = f"first that does not pass: {_called(causes[0])}, {how}"
+            made = f"first failing tensor: {_called(causes[0])}, {how}"
             if reached:
-                made = f"the error of {shown(reached)}, the first that does not pass, is made at {_called(causes[0])}"
+                made = f"the first failing tensor is {shown(reached)}; its error arises at {_called(causes[0])}"
             lines.append(made)
     elif causes:
         own, names = causes[0].figures["own_error"], {cause.layer for cause in causes}
-        made = "it makes a NaN or Inf" if causes[0].kind == "not finite" else f"own error {own:.3g}"
+        made = "it produces NaN or Inf" if causes[0].kind == "not finite" else f"own error {own:.3g}"
         whose = f" in {shown(causes[0].facts['side'])}" if causes[0].facts else ""
         rest = sum(row.name not in names for row in failed)
-        others = f"; {counted(rest, 'other')} that {'does' if rest == 1 else 'do'} not pass inherit it or are rounding"
+        others = f"; {counted(rest, 'other failing tensor')} inherit the error or differ by rounding"
         lines.append(
-            f"beyond the rounding bound of their type and sum length: {len(names)}; the first is "
-            f"{_called(causes[0])}{whose}, {made}, computed again from its recorded inputs{others if rest else ''}"
+            f"operators beyond their rounding bound (by type and sum length): {len(names)}; first "
+            f"{_called(causes[0])}{whose}, {made}, recomputed from its recorded inputs{others if rest else ''}"
         )
     elif failed:
         lines.append(
-            "none lies beyond the rounding bound of its type and sum length: each operator, computed again from its "
-            "recorded inputs, gives what was recorded"
+            "no operator is beyond its rounding bound (by type and sum length): each operator, recomputed from its "
+            "recorded inputs, gives the recorded output"
         )
     zeros = [row.name for row in comparison.rows if row.zeros]
     if zeros:
         benchmark = shown(comparison.titles[1])
-        lines.append(f"all zeros in {benchmark} and not in the sample: {listed(list(map(shown, zeros)), _NAMES)}")
+        lines.append(f"all zeros in {benchmark} but not in the sample: {listed(list(map(shown, zeros)), _NAMES)}")
     return lines
 
 
@@ -174,6 +184,6 @@ def _word(passes: bool) -> str:
 
 
 def _set(names: Iterable[str]) -> str:
-    """As Python prints a set, but in order."""
+    """Return a set as Python prints it, but sorted."""
     ordered = sorted(set(names))
     return "{" + ", ".join(map(repr, ordered)) + "}" if ordered else "set()"

@@ -1,1 +1,1 @@
-"""The report as one HTML file that needs nothing else: ``document.py`` holds what it is made of, and ``render``."""
+"""HTML report as a single self-contained file: ``document.py`` renders it from ``page/``."""

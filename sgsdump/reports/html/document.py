@@ -1,8 +1,8 @@
-"""One HTML file of a ``Report``, which fetches nothing: a page (jinja2, which escapes every text), a style, a script
-that draws plain SVG, and the data as JSON inside a script element.
+"""HTML page of a ``Report``, a single file without external resources.
 
-Every text may come from a dump or a model of unknown origin: names are shown as text whatever they hold. The page's own
-policy (a meta element) lets a browser run this script only, by its hash, and load nothing.
+It has a page (jinja2 escapes every text), a style, a script that draws plain SVG, and the data as JSON in a script
+element. Texts may come from dumps or models of unknown origin, so names are always shown as text. The content security
+policy of the page (a meta element) allows only this script, by its hash, and no loading.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from sgsdump.reports.report import Bits, Layer, Plan, Report, Tradeoff
 
-BAR = 56  # width of a table's bar
-ROOM = 9  # characters of a number that fit into a column of the usual width
+BAR = 56  # width of a bar in the table
+ROOM = 9  # characters of a number that fit into a column of normal width
 STYLES = ("palette.css", "page/page.css", "page/print.css")
-# A chart of the page is a script of its own; what is used stands before who uses it.
+# Each chart has its own script; a script comes after the scripts that it uses.
 SCRIPTS = (
     "data", "terms", "text", "elements", "axes", "selection", "depth", "zoom", "rows", "table",
     "neighbours", "histogram", "places", "layer", "tradeoff", "begin",
@@ -42,11 +42,11 @@ FIGURES = (
     "mse", "cos", "rmse", "sqnr", "rise", "own_error", "inherited", "in_all", "brings", "gives_back", "mean_rmse",
 )  # fmt: skip
 MANY_LAYERS = 200
-MOST_ROWS = 300  # of a table that is in the page as a whole; of a longer one only what is in view
+MOST_ROWS = 300  # a table with more rows has only the visible rows in the page
 CHANNELS = 32
 MOST_TRIED = 3000
 MOST_SCALES = 4
-# Who raised a convolution, in a cell.
+# Short names of what raised a convolution, for a cell.
 BY = {
     "the quant file": "file",
     "the calibration level": "level",
@@ -54,14 +54,14 @@ BY = {
     "rules of the SDK": "rule",
     "the plan of tune": "plan",
 }
-_TENS = np.array([float(f"1e{exponent}") for exponent in range(23)])  # those that a float64 has exactly
-_RISES = {True: "the error rises here", False: "the error rises here, in the order of the file"}
-# What would end the script element, or a line of it in old readers of JSON.
+_TENS = np.array([float(f"1e{exponent}") for exponent in range(23)])  # powers of ten that are exact in float64
+_RISES = {True: "the error rises here", False: "the error rises here, in file order"}
+# Characters that could end the script element, or a line in old JSON readers.
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
 def render(report: Report) -> str:
-    """The HTML file's text, in pure Unicode (no lone surrogates)."""
+    """Return the text of the HTML file, without lone surrogates."""
     style, script = "".join(map(_part, STYLES)), _script()
     figures = [layer.figures for layer in report.layers]
     expected = sum(entry.expected for entry in report.left_out)
@@ -88,14 +88,17 @@ def render(report: Report) -> str:
 
 
 def document(report: Report) -> dict[str, Any]:
-    """The script's data: ``layers`` in depth order, each with its figures in full precision (NaN and infinity as
-    texts), and ``details``, whose counts and curves are rounded to what can be seen: three or four digits; ``flow``
-    tells whether it is known what feeds what, ``first`` which layer is shown first."""
+    """Return the data of the script.
+
+    ``layers`` are in depth order, with figures in full precision (NaN and infinity as text). Counts and curves in
+    ``details`` are rounded to the visible three or four digits. ``flow`` says whether the dataflow is known, and
+    ``first`` is the index of the layer to select first.
+    """
     indices: dict[str, int] = {}
     for index, layer in enumerate(report.layers):
         indices.setdefault(layer.name, index)
     bins = 128 if len(report.layers) > MANY_LAYERS else 256
-    as_text = len(report.layers) > MOST_ROWS  # read when the layer is shown
+    as_text = len(report.layers) > MOST_ROWS  # parsed when the layer is selected
     return {
         "layers": [_layer(layer, indices, bins, as_text) for layer in report.layers],
         "limits": {name: _figure(limit) for name, limit in report.limits.items()},
@@ -123,17 +126,17 @@ def _part(name: str) -> str:
 
 
 def _script() -> str:
-    """All scripts as one, whose names stay inside it."""
+    """Return all scripts as one function, so that their names stay local."""
     return "".join(('(() => {\n"use strict";\n', *(_part(f"page/{name}.js") for name in SCRIPTS), "})();\n"))
 
 
 def _hash(text: str) -> str:
-    """As a content security policy names an inline script or style."""
+    """Return the hash by which a content security policy identifies an inline script or style."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _bit_kinds(report: Report) -> list[tuple[str, str]]:
-    """What the filter of bits offers, in words and as the script has it; [] where no bits are known."""
+    """Return the options of the bits filter, as (text, value for the script); [] if no bits are known."""
     known = [layer.facts.bits for layer in report.layers if layer.facts.bits is not None]
     each = {bits.now: bits for bits in known}
     kinds = [(_now(each[now], "{} bits"), str(now)) for now in sorted(each)]
@@ -144,7 +147,7 @@ def _bit_kinds(report: Report) -> list[tuple[str, str]]:
 
 
 def _short(who: str) -> str:
-    """Who raised a convolution, in a word that fits a cell."""
+    """Return what raised a convolution, in a word that fits a cell."""
     return BY.get(who, who)
 
 
@@ -154,15 +157,15 @@ def _now(bits: Bits, words: str = "{}") -> str:
 
 def _bits_told(bits: Bits) -> str:
     if bits.in_float:
-        return "float: no integer in the fixed model, which says nothing of the chip"
+        return "float: stays in float in the fixed model; the chip may differ"
     rule = f" ({bits.rule})" if bits.rule else ""
     if bits.raised_by:
         return f"{bits.now}, raised by {bits.raised_by}{rule}"
-    return f"{bits.now}; 16 is advised" if bits.advised else str(bits.now)
+    return f"{bits.now}; 16 recommended" if bits.advised else str(bits.now)
 
 
 def _by_reason(left_out: Sequence[Entry]) -> dict[tuple[str, str], list[Entry]]:
-    """The entries by their reason and the side that has them, "" for both: a reason that many share is given once."""
+    """Return the entries grouped by reason and by the side that has them ("" for both)."""
     groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in left_out:
         one_sided = entry.status not in ("failed", "excluded")
@@ -172,7 +175,7 @@ def _by_reason(left_out: Sequence[Entry]) -> dict[tuple[str, str], list[Entry]]:
 
 
 def _json(report: Report) -> str:
-    """Safe inside ``<script type="application/json">``, whatever the names hold."""
+    """Return JSON that is safe inside ``<script type="application/json">``."""
     text = json.dumps(document(report), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return text.translate(_ESCAPES)
 
@@ -232,7 +235,7 @@ def _details(details: Details, most: int) -> dict[str, Any]:
 
 
 def _channels(sums: np.ndarray) -> list[list[Any]]:
-    """Number, share of the layer's error and RMSE of the channels that have most of the error."""
+    """Return number, share of the layer's error, and RMSE of the channels with the largest errors."""
     with np.errstate(all="ignore"):
         shares = sums[:, 0] / (sums[np.isfinite(sums[:, 0]), 0].sum() or 1.0)
         errors = np.where(sums[:, 0] == 0, 0.0, sums[:, 0] / sums[:, 1])
@@ -242,7 +245,7 @@ def _channels(sums: np.ndarray) -> list[list[Any]]:
 
 
 def _heat(heat: Heat) -> dict[str, Any]:
-    """A byte per part: 0 to 254 of the largest finite one, 255 for NaN and infinity."""
+    """Return the heat map, one byte per part: 0 to 254 relative to the largest finite error, 255 for NaN and Inf."""
     finite = np.isfinite(heat.mean)
     top = float(heat.mean[finite].max(initial=0.0))
     scaled = np.where(finite, heat.mean / top * 254 if top else 0.0, 255.0)
@@ -279,7 +282,7 @@ def _plan(plan: Plan) -> dict[str, Any]:
 
 
 def _other(report: Report) -> dict[str, Any] | None:
-    """What the other run is called, and of each layer its MSE, COS, RMSE and SQNR there, None where it is not in it."""
+    """Return the label of the other run, and each layer's MSE, COS, RMSE and SQNR there; None if it lacks the layer."""
     if report.view.other is None:
         return None
     then = [report.view.other.figures.get(layer.name) for layer in report.layers]
@@ -288,20 +291,20 @@ def _other(report: Report) -> dict[str, Any] | None:
 
 
 def _figure(value: float | None) -> float | str | None:
-    """In full precision; NaN and infinity as texts."""
+    """Return a figure in full precision; NaN and infinity as text."""
     return None if value is None else strict(float(value))
 
 
 def _rounded(value: float, digits: int = 4) -> float | str:
-    """To so many significant digits, for what is drawn only."""
+    """Return a value rounded to significant digits, for values that are only drawn."""
     return strict(float(f"{value:.{digits - 1}e}"))
 
 
 def _each_rounded(values: np.ndarray, digits: int = 4) -> list[float | str]:
-    """``_rounded`` of each: five values a bin, which one by one took most of the time that a page takes."""
+    """Return ``_rounded`` of each value; one call per value took most of the time of a page (five values per bin)."""
     with np.errstate(all="ignore"):
         places = digits - 1 - np.floor(np.log10(np.abs(values)))
-    some = np.abs(places) < len(_TENS)  # of others, such as 0 and NaN, one by one
+    some = np.abs(places) < len(_TENS)  # other values, such as 0 and NaN, are rounded one by one
     tens = _TENS[np.where(some, np.abs(places), 0).astype(np.int64)]
     rounded: list[Any] = np.where(places > 0, np.rint(values * tens) / tens, np.rint(values / tens) * tens).tolist()
     for index in np.flatnonzero(~some):
@@ -310,7 +313,7 @@ def _each_rounded(values: np.ndarray, digits: int = 4) -> list[float | str]:
 
 
 def _counts(values: np.ndarray) -> list[int]:
-    """To three significant digits, for what is drawn only."""
+    """Return counts rounded to three significant digits, for counts that are only drawn."""
     tens = _TENS[np.clip(np.searchsorted(_TENS, values, side="right") - 3, 0, None)]
     counts: list[int] = (np.rint(values / tens) * tens).astype(np.int64).tolist()
     return counts

@@ -1,5 +1,8 @@
-"""A comparison of any kind as a table of layers (``table.py``), and what is made of it: ``WRITERS`` by the name of the
-option that asks for the file, each a function of a ``LayerTable`` and a ``Listing`` that returns a text."""
+"""Table of layers of any comparison (``table.py``), and its file formats.
+
+``WRITERS`` are by the name of the command-line option: functions that return text from a ``LayerTable`` and a
+``Listing``.
+"""
 
 from sgsdump.registry import Registry
 

@@ -1,9 +1,11 @@
-"""The layers as JUnit XML, which every CI server shows: a test case per layer.
+"""Layers as JUnit XML for CI servers: one test case per layer.
 
-A layer past its limits is a ``failure`` whose text has the figures and the limits, and so is a layer, an output or a
-run that is missing. A pair that could not be compared is an ``error``, as it is for the exit status; what else stands
-in one dump only or was excluded is ``skipped``, with the reason. Elements and attributes are those of the Ant task's
-schema, as Jenkins, GitLab and the like read them. The layers are compared together: each has its share of the time.
+A layer that exceeds its limits is a ``failure`` whose text has the figures and the limits. A missing layer, output or
+run is a ``failure`` too. A pair that could not be compared is an ``error``, as for the exit status. Other layers that
+only one dump has, and excluded layers, are ``skipped`` with the reason.
+
+Elements and attributes follow the schema of the Ant task, which Jenkins, GitLab and others read. All layers are
+compared together, so the time is divided equally.
 """
 
 from __future__ import annotations
@@ -15,12 +17,14 @@ from sgsdump.reports.layers.table import EVERY, Entry, LayerTable, Listing, titl
 from sgsdump.reports.text import shown
 
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>'
-_OUTCOMES = {"failed": "error", "missing": "failure"}  # of what was not compared; the others are skipped
+_OUTCOMES = {"failed": "error", "missing": "failure"}  # layers with another status that were not compared are skipped
 
 
 def render(table: LayerTable, listing: Listing = EVERY) -> str:
-    """Well-formed XML 1.0 whatever the names hold: what XML cannot hold is shown as an escape, ``\\x00``. It has every
-    layer, whatever the listing: a server counts them."""
+    """Return well-formed XML 1.0; characters that XML cannot represent are escaped (``\\x00``).
+
+    The XML contains every layer, whatever the listing, because servers count the layers.
+    """
     entries, name = (*table.entries, *table.lacking), shown(table.suite or table.title)
     cases = [_case(entry, name, f"{table.seconds / len(entries):.6f}") for entry in entries]
     outcomes = Counter(case[0].tag for case in cases)
@@ -36,7 +40,7 @@ def render(table: LayerTable, listing: Listing = EVERY) -> str:
 
 
 def _case(entry: Entry, suite: str, seconds: str) -> ElementTree.Element:
-    """The test case, whose first child is the outcome (``system-out`` of a layer that passes)."""
+    """Return the test case. Its first child is the outcome (``system-out`` for a layer that passes)."""
     number = f"{entry.number}." if entry.number else ""
     group = f"{suite}.{shown(entry.op_type)}" if entry.op_type else suite
     case = ElementTree.Element("testcase", {"classname": group, "name": number + shown(entry.name), "time": seconds})

@@ -1,8 +1,8 @@
-"""The layers as GitHub-flavoured Markdown, for a comment on a pull request or a job's summary.
+"""Layers as GitHub-flavoured Markdown, for a comment on a pull request or a job summary.
 
-Names are code spans, in which nothing is markup and no account is mentioned (GFM 6.3); a pipe in a table's cell is
-escaped even there (GFM 4.10). A report of more than ``MOST`` layers lists the worst ones and says so: what GitHub takes
-for a comment is 65,536 characters.
+Names are code spans, where nothing is markup and no account is mentioned (GFM 6.3). A pipe in a table cell is escaped
+even in a code span (GFM 4.10). GitHub limits a comment to 65,536 characters, so a report of more than ``MOST`` layers
+lists only the worst layers and says so.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from sgsdump.reports.remarks import by_reason, left_out_title
 from sgsdump.reports.text import middle_cut, shown
 
 MOST = 100
-LONGEST = 120  # of a name
-NAMED = 20  # names under one reason
+LONGEST = 120  # length of a name
+NAMED = 20  # names per reason
 BAR = "\\|"  # a pipe in a cell
 _PUNCTUATION = re.compile(r"([\\`*_{}\[\]<>()#+!~&$])")
-# What GitHub makes links, mentions and emoji of, even where it is escaped.
+# Text that GitHub turns into links, mentions and emoji, even if escaped.
 _LINKS = re.compile(r"@\w|#\d|://|www\.|:\w+:|\b[0-9a-fA-F]{7,}\b")
 _MARKS = {"fail": "❌ fail", "warn": "⚠️ warn", "pass": "✅ pass"}
 
 
 def render(table: LayerTable, listing: Listing = EVERY) -> str:
-    """The verdict, a table of the layers that are listed, and the names of those that were not compared."""
+    """Return the verdict, a table of the listed layers, and the names of layers that were not compared."""
     entries = replace(listing, top=MOST if listing.top is None else listing.top).listed(table.compared)
     lines = [f"## {text(table.title)}", "", *(f"{text(sentence)}  " for sentence in table.verdict), ""]
     lines += _table(entries)
@@ -39,22 +39,22 @@ def render(table: LayerTable, listing: Listing = EVERY) -> str:
 
 
 def text(words: str) -> str:
-    """Prose that shows its characters as they are: escaped, or as code where it would still become a link."""
+    """Return escaped text; as code if GitHub would still turn it into a link."""
     words = shown(words)
     return code(words) if _LINKS.search(words) else _PUNCTUATION.sub(r"\\\1", words)
 
 
 def code(words: str) -> str:
-    """A code span; its fence is longer than any run of backticks within."""
+    """Return a code span whose fence is longer than any run of backticks in the text."""
     words = shown(words)
     fence = "`" * (max(map(len, re.findall("`+", words)), default=0) + 1)
-    # a blank at each end is taken off, but for a span of blanks
+    # GitHub removes a blank at each end, except in a span of blanks
     pad = " " if words.strip(" ") and {words[:1], words[-1:]} & {"`", " "} else ""
     return f"{fence}{pad}{words}{pad}{fence}" if words else ""
 
 
 def _table(entries: Sequence[Entry]) -> Iterator[str]:
-    """The columns that are empty for every entry are left out."""
+    """Yield the lines of the table, without empty columns."""
     if not entries:
         return
     columns = [

@@ -1,4 +1,4 @@
-"""The layers as notes beside the nodes of a model."""
+"""Layers of a comparison as notes on the nodes of a model."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from sgsdump.reports.text import shown
 
 
 def notes_of(table: LayerTable, in_model: Mapping[str, str] | None = None) -> list[Note]:
-    """A note for every layer: its verdict, its figures as the other reports show them, and the remark on it. What was
-    not compared says why.
+    """Return a note per layer: its verdict, its figures as in other reports, and the remark or the reason.
 
-    in_model  what the model calls a layer's tensor, where it has another name for it.
+    in_model  the model's name of a layer's tensor, if it differs.
     """
     return [_note(entry, in_model or {}) for entry in table.entries]
 

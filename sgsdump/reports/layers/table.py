@@ -1,5 +1,4 @@
-"""A comparison as a table of layers, whatever was compared and how: ``LayerTable`` and its ``Entry``, made of two dumps
-or of a golden comparison, and which entries are listed."""
+"""Table of layers (``LayerTable`` of ``Entry``) from two dumps or a golden comparison, and selection of entries."""
 
 from __future__ import annotations
 
@@ -27,21 +26,21 @@ Status = Literal[
     "compared", "failed", "only in benchmark", "only in sample", "without counterpart", "excluded", "missing"
 ]
 NOT_COMPARABLE = "not comparable"
-BESIDE = ("run", "share", "file")  # what is missing or damaged besides layers
-DECADES = 5  # how much of the error a bar shows, below the largest
+BESIDE = ("run", "share", "file")  # kinds of missing or damaged items other than layers
+DECADES = 5  # powers of ten below the largest error that a bar shows
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A layer of either dump.
+    """Layer of either dump.
 
-    sample_name  what the sample calls it.
-    verdict      pass, warn or fail; "not comparable" where the status is not "compared".
-    passes       whether it is within the limits; another tensor of the same name never is.
-    figures      by the metric's name, in the order they are shown; empty for what was not compared.
-    error        what entries are ranked by; infinite where NaN or Inf is among the values.
-    limits       what the figures were compared with, in words.
-    remark       on how it was compared, or why it was not.
+    sample_name  the sample's name for the layer.
+    verdict      pass, warn or fail; "not comparable" if the status is not "compared".
+    passes       whether the layer is within the limits; False for another tensor of the same name.
+    figures      figures by metric name, in display order; empty if not compared.
+    error        sort key; infinite for NaN or Inf.
+    limits       limits of the figures, as text.
+    remark       how the layer was compared, or why not.
     """
 
     name: str
@@ -62,29 +61,29 @@ class Entry:
 
     @property
     def expected(self) -> bool:
-        """It was not compared, and the other side cannot have it."""
+        """True if the layer was not compared because the other side cannot have it."""
         return self.status == "without counterpart"
 
     @property
     def number(self) -> str:
-        """The operator's place in the network, "" where it is unknown."""
+        """Number of the operator in the model; "" if unknown."""
         return "" if self.op_index is None else str(self.op_index)
 
     def text(self, figure: str) -> str:
-        """A figure as every report for people shows it, "" where the entry does not have it."""
+        """Return a figure as text; "" if the entry does not have it."""
         return as_text(self.figures[figure]) if figure in self.figures else ""
 
 
 @dataclass(frozen=True)
 class LayerTable:
-    """A whole comparison.
+    """Comparison as a table of layers.
 
-    verdict  the first lines of the verdict (``three_lines.verdict_block``).
-    entries  in the benchmark's order, and then what was not compared.
-    lacking  what is missing besides layers: runs, most of the layers, files that cannot be read.
-    suite    what a CI server calls it, the title where it is "".
+    verdict  first lines of the verdict (``three_lines.verdict_block``).
+    entries  compared layers in the benchmark's order, then layers that were not compared.
+    lacking  missing items other than layers: runs, most of the layers, unreadable files.
+    suite    name of the test suite on a CI server; "" for the title.
     seconds  duration of the comparison.
-    details  further sentences, below the table.
+    details  further sentences below the table.
     """
 
     title: str
@@ -106,10 +105,10 @@ class LayerTable:
 
 @dataclass(frozen=True)
 class Listing:
-    """Which layers a table lists, and in which order.
+    """Selection and order of the layers in a table.
 
-    sort  depth is the network's order, worst has the largest error first.
-    top   only so many of the largest errors; None for all.
+    sort  "depth": order of the model; "worst": largest error first.
+    top   number of layers with the largest errors to list; None for all.
     """
 
     sort: Literal["depth", "worst"] = "depth"
@@ -117,13 +116,13 @@ class Listing:
     only_bad: bool = False
 
     def places(self, entries: Sequence[Entry]) -> list[int]:
-        """The indices of the listed entries, in the order to list them."""
+        """Return the indices of the listed entries, in listing order."""
         some = [index for index, entry in enumerate(entries) if entry.bad or not self.only_bad]
         ranked = sorted(some, key=lambda index: -_rank(entries[index]))[: self.top]
         return ranked if self.sort == "worst" else sorted(ranked)
 
     def listed(self, entries: Sequence[Entry]) -> list[Entry]:
-        """The listed entries, in the order to list them."""
+        """Return the listed entries, in listing order."""
         return [entries[index] for index in self.places(entries)]
 
 
@@ -136,7 +135,7 @@ def table_of(
     title: str = "Comparison",
     conclusion: Verdict | None = None,
 ) -> LayerTable:
-    """Return a table of every layer of either dump, and the verdict in sentences."""
+    """Return a table of all layers of either dump, with the verdict in sentences."""
     concluded = comparison.verdict() if conclusion is None else conclusion
     compared = (_entry(row, thresholds) for row in comparison.rows)
     return LayerTable(
@@ -149,7 +148,7 @@ def table_of(
 
 
 def left_out_of(account: Account) -> Iterator[Entry]:
-    """Every layer that was not compared, and why."""
+    """Return all layers that were not compared, with the reason."""
     return (_left_out(one) for one in account.left_out if one.kind not in BESIDE)
 
 
@@ -171,22 +170,22 @@ def golden_table_of(comparison: GoldenComparison, allow_missing: bool = False) -
 
 
 def figure_names(entries: Iterable[Entry]) -> list[str]:
-    """The figures that any of the entries has, in the order they are shown."""
+    """Return the names of all figures of the entries, in display order."""
     return list(dict.fromkeys(name for entry in entries for name in entry.figures))
 
 
 def as_text(figure: Figure) -> str:
-    """A figure as every report for people shows it: six decimals, small and large ones in full, nan and inf as such."""
+    """Return a figure as text: floats as in ``text.number``."""
     return number(float(figure)) if isinstance(figure, float) else str(figure)
 
 
 def title_of(figure: str) -> str:
-    """The heading of a figure's column."""
+    """Return the heading of a figure's column."""
     return figure.upper() if figure in ("rmse", "cos", "mse") else figure
 
 
 def bar_shares(errors: Sequence[float]) -> list[float]:
-    """The lengths of the bars of errors, of 1 for the largest finite one and for NaN and infinity; logarithmic."""
+    """Return the lengths of logarithmic bars: 1 for the largest finite error, for NaN and for infinity."""
     top = max(filter(math.isfinite, errors), default=0.0)
     return [_bar_share(error, top) for error in errors]
 
@@ -219,8 +218,7 @@ def _entry(row: Row, thresholds: Thresholds) -> Entry:
 
 
 def _figures(row: Row) -> dict[str, Figure]:
-    """RMSE, COS and MSE (where there are statistics only, their largest relative error), the further metrics that were
-    asked for, a vendor's as it prints them, and of several runs the mean and the worst RMSE."""
+    """Return RMSE, COS and MSE, or the error of statistics; then further and vendor metrics, and figures over runs."""
     main: dict[str, Figure] = {"rmse": row.rmse, "cos": row.cos, "mse": row.mse}
     if row.statistics:
         main = {"statistics_error": row.error}
@@ -234,15 +232,15 @@ def _golden_entry(place: GoldenPlace | None, row: GoldenRow, limits: str) -> Ent
     entry = Entry(row.file, row.verdict, op_index=place.order if place else None, sample_name=row.name)
     if row.reason:
         return replace(entry, status="failed", remark=row.reason)
-    # What reports call diff3, against golden: of the sample (sw) and of the benchmark (g).
+    # diff3 against golden in the reports: sw is the sample's, g the benchmark's.
     names = ("max_sw", "max_g", "mean_sw", "mean_g", "diff2") if row.all_close is None else ("diff2", "all_close")
     figures = {name: getattr(row, name) for name in names}
-    remark = "; ".join(filter(None, ["NaN or Inf among the values" if row.nan_inf else "", row.note]))
+    remark = "; ".join(filter(None, ["contains NaN or Inf" if row.nan_inf else "", row.note]))
     return replace(entry, figures=figures, error=_golden_error(row), limits=limits, remark=remark)
 
 
 def _golden_error(row: GoldenRow) -> float:
-    """How many times over what is allowed; without golden, diff2."""
+    """Return the error-to-limit ratio; diff2 without a golden run."""
     if row.all_close is not None:
         return row.diff2
     return max(_ratio(row.max_sw, row.max_g * row.tag), _ratio(row.mean_sw, row.mean_g * row.tag))

@@ -1,8 +1,8 @@
-"""The layers as a table for a terminal: as wide as the window, with bars for the error.
+"""Layers as a table for a terminal: as wide as the window, with bars for the error.
 
-What does not fit is left out column by column, the least telling one first; names lose their middle. Why no library:
-rich would pad and colour the cells, a third of what is here, for 40 ms and 13 MB (its highlighter is pygments); which
-columns stay, the shortening in the middle, the escapes and the bars would be ours still.
+If the table does not fit, the least informative columns are left out first, and names lose their middle. The library
+rich is not used: it takes 40 ms and 13 MB (its highlighter is pygments), and would replace only a third of this module
+(padding and colours). The choice of columns, shortening, escapes and bars would remain here.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ from sgsdump.reports.text import cells, middle_cut, padded
 from sgsdump.reports.window import EIGHTHS, Window
 
 GAP = 2
-GOOD_NAME = 28  # cells that the names have before a further column comes in
-TOO_LONG = 2  # a name this many times longer than half of them widens no column
+GOOD_NAME = 28  # cells reserved for names before another column is added
+TOO_LONG = 2  # names longer than this multiple of the median do not widen the column
 SHORT_BAR, LONG_BAR = 6, 40
-# The columns, figures apart, and in which order they are given room; what is before them and the first figure have it
-# always.
+# Columns before the figures, and the order in which optional columns are added. Verdict, number, layer and the first
+# figure are always present.
 _BEFORE_FIGURES = ("verdict", "#", "layer", "type", "bar")
 _PRECEDENCE = ("figure cos", "bar", "type", "figure mse")
 
 
 def render(entries: Sequence[Entry], window: Window) -> str:
-    """A line for each entry below a line of titles, none wider than the window, in a pipe with whole names; "" without
-    entries."""
+    """Return a header and a line per entry, no wider than the window; whole names in a pipe; "" without entries."""
     if not entries:
         return ""
     columns = _columns(entries, window)
@@ -43,7 +42,7 @@ def render(entries: Sequence[Entry], window: Window) -> str:
 
 
 def _columns(entries: Sequence[Entry], window: Window) -> dict[str, list[str]]:
-    """The title and the texts of each column; the bars follow when their width is known."""
+    """Return the title and the texts of each column; bars are added when their width is known."""
     columns = {
         "verdict": ["", *(entry.verdict for entry in entries)],
         "#": ["#", *(entry.number for entry in entries)],
@@ -57,14 +56,13 @@ def _columns(entries: Sequence[Entry], window: Window) -> dict[str, list[str]]:
 
 
 def _usual(lengths: Sequence[int]) -> int:
-    """The longest of the names, without those that are far longer than most."""
+    """Return the length of the longest name, ignoring names far longer than most."""
     limit = max(GOOD_NAME, TOO_LONG * median_low(lengths))
     return max(length for length in lengths if length <= limit)
 
 
 def _widths(needed: Mapping[str, int], width: int | None) -> dict[str, int]:
-    """The columns that fit into the width, in their order, and what each is given; the names and then the bars take
-    the rest."""
+    """Return the widths of the columns that fit, in order; names and then bars take the remaining width."""
     if width is None:
         width = sum(needed.values()) + GAP * len(needed) + LONG_BAR
     figures = [key for key in needed if key not in _BEFORE_FIGURES]
@@ -91,7 +89,7 @@ def _line(texts: Mapping[str, str], widths: Mapping[str, int], kind: str, window
 
 
 def _bar(share: float, width: int, window: Window) -> str:
-    """``share`` of the width, to an eighth of a cell."""
+    """Return a bar of ``share`` of the width, to an eighth of a cell."""
     if not window.draws:
         return "#" * math.ceil(share * width)
     eighths = math.ceil(share * width * 8)

@@ -1,2 +1,4 @@
-"""The JSON Schema (draft 2020-12) of each JSON that a command writes, named after its ``format``: ``worst_values.json``
-is that of "sgsdump worst values"."""
+"""JSON Schemas (draft 2020-12) of the JSON files that commands write.
+
+They are named after the ``format`` field: ``worst_values.json`` describes "sgsdump worst values".
+"""

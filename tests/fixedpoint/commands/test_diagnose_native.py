@@ -66,7 +66,7 @@ def test_a_good_model(folder: Path, capsys: pytest.CaptureFixture) -> None:
     said_of = {seed: [outputs(f"{name}.tflite", f"inputs/{seed}.npy") for name in ("float", "int8")] for seed in (0, 1)}
     error = {seed: np.abs(own - real).sum() / np.abs(real).sum() for seed, (real, own) in said_of.items()}
     worst = max(error, key=error.__getitem__)
-    assert f"The input that is furthest off: <bdi>{worst}.npy</bdi>" in page
+    assert f"Input with the largest error: <bdi>{worst}.npy</bdi>" in page
     assert all(f"<strong>{values.max():.6f}</strong>" in page for values in said_of[worst])
 
 
@@ -235,7 +235,7 @@ def test_fake_quantised_ir_pairs_and_is_diagnosed(folder: Path, capsys: pytest.C
     capsys.readouterr()
     assert diagnose("-m", "float.xml", "--fixed", "int8.xml") == 0
     assert "By figures and values alone: OpenVINO runs its model as a whole" in capsys.readouterr().out
-    assert "The input that is furthest off: <bdi>0.npy</bdi>" in Path("diagnosis/report.html").read_text()
+    assert "Input with the largest error: <bdi>0.npy</bdi>" in Path("diagnosis/report.html").read_text()
 
 
 def test_what_is_to_stay_float_is_called_by_its_operator(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_good_network_needs_nothing(folder, capsys):
     assert {row["name"] for row in document["rows"]} >= {"r1", "c2", "r2", "prob"}
     assert [finding["kind"] for finding in document["findings"]] == ["output"]
     page = Path("d/report.html").read_text()
-    worst = re.search(r"The input that is furthest off: <bdi>(\d)\.npy</bdi>", page)[1]
+    worst = re.search(r"Input with the largest error: <bdi>(\d)\.npy</bdi>", page)[1]
     data = {"data": np.load(f"inputs/{worst}.npy")}
     plain = onnxruntime.SessionOptions()
     plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # which round elsewhere

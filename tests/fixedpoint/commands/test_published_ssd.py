@@ -24,8 +24,8 @@ mean_blue = 127;
 std_value = 128;
 """
 NOTE = (
-    "the network is cut before its post-processing, 'detection_out' (DetectionOutput), and ends in loc, conf_flat; "
-    "also left out: p1_prior, p2_prior, prior"
+    "the model is cut before its post-processing 'detection_out' (DetectionOutput); its outputs are now loc, "
+    "conf_flat; also left out: p1_prior, p2_prior, prior"
 )
 SECTION = ["[OUTPUT_CONFIG]", "outputs = loc,conf_flat;", "dequantizations = TRUE,TRUE;"]
 NET = ["-m", "net.prototxt", "--weight-file", "net.caffemodel"]
@@ -88,7 +88,7 @@ def test_the_report_has_it_among_what_was_assumed(ssd, capsys):
     page = Path("diagnosis/report.html").read_text()
     data = json.loads(re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
     assert {"conf_flat", "loc"} <= {layer["name"] for layer in data["layers"]}
-    assert "the network is cut before its post-processing" in page
+    assert "the model is cut before its post-processing" in page
     assert [output.name for output in input_config.read("diagnosis/input_config.ini").outputs] == ["loc", "conf_flat"]
 
 

@@ -93,7 +93,7 @@ def test_histograms_are_those_of_the_command(comparison):
     clipped = found["conv/2"]
     assert clipped.clipped and clipped.outside == (np.abs(VALUES) > 0.5 + 1e-6).sum()
     assert found.troubled == (clipped,) and found[1] is clipped and found[:1] == (found["conv/1"],)
-    assert found.unused == ("gone",) and "1 need a look" in repr(found) and "conv/2" in (found._repr_html_() or "")
+    assert found.unused == ("gone",) and "1 suspicious" in repr(found) and "conv/2" in (found._repr_html_() or "")
     by_name = {name: Range.of(*ends) for name, ends in RANGES.items()}
     assert sgsdump.histogram(sgsdump.open_dump("float.npz"), by_name)["conv/2"].outside == clipped.outside
     found.save("by_python")
@@ -115,7 +115,7 @@ def test_a_histogram_is_drawn_into_axes(comparison):
 
 def test_ranges_of_another_network_are_refused(comparison):
     Path("ranges.txt").write_text("Name:gone, min: 0.000000, max: 1.000000;\n")
-    with pytest.raises(sgsdump.SgsdumpError, match="are both of the same network"):
+    with pytest.raises(sgsdump.SgsdumpError, match="Check that both are of the same model"):
         sgsdump.histogram("float.npz", "ranges.txt")
 
 

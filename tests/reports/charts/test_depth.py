@@ -34,14 +34,14 @@ def test_every_layer_stands_at_its_figures():
     assert [a.get_ylabel() for a in axes] == [panel.label for panel in PANELS]
     assert [a.get_yscale() for a in axes] == ["log", "log", "log", "linear"]
     low, high = axes[0].get_ylim()
-    assert drawn(axes[0], "within the thresholds") == [(0, 0.01), (3, low)]
-    assert drawn(axes[0], "past a threshold, NaN or Inf") == [(1, 0.2)]
+    assert drawn(axes[0], "within the limits") == [(0, 0.01), (3, low)]
+    assert drawn(axes[0], "exceeds a limit, NaN or Inf") == [(1, 0.2)]
     assert drawn(axes[0], "NaN or infinite") == [(2, high)]
     assert [x for x, _ in drawn(axes[0], "the error rises here")] == [1]
-    assert {y for _, y in drawn(axes[0], "threshold")} == {0.1}
-    assert drawn(axes[1], "past a threshold, NaN or Inf") == [(1, pytest.approx(0.04))]
+    assert {y for _, y in drawn(axes[0], "limit")} == {0.1}
+    assert drawn(axes[1], "exceeds a limit, NaN or Inf") == [(1, pytest.approx(0.04))]
     assert [x for x, _ in drawn(axes[1], "NaN or infinite")] == [2]
-    assert [x for x, _ in drawn(axes[3], "within the thresholds")] == [0, 3]
+    assert [x for x, _ in drawn(axes[3], "within the limits")] == [0, 3]
     assert "7" in [text.get_text() for text in axes[0].texts]
     assert [tick.get_text() for tick in axes[3].get_xticklabels()] == ["0. a", "7. b", "0. nan", "0. equal"]
 

@@ -109,7 +109,7 @@ def test_walk_along_the_net(opened):
     find(page, "#depth-chart").send_keys("\ue011")  # Home
     find(page, ".walk > div:last-child button").click()
     assert selected(page) == NAMES[1]
-    find(page, "button[data-walk='Layer after']").click()
+    find(page, "button[data-walk='Next layer']").click()
     assert selected(page) == NAMES[2]
     find(page, ".walk > div:nth-of-type(1) button").click()
     assert selected(page) == NAMES[1]
@@ -186,7 +186,7 @@ def test_equal_zeros_are_no_nan(opened):
 def test_details_are_drawn(opened):
     page = opened(report(NAMES))
     titles = " ".join(title.text for title in page.find_elements("css selector", "#selected h3"))
-    for what in ("Values", "Error, sample", "against value", "by channel", "Where it sits"):
+    for what in ("Values", "Error, sample", "against value", "by channel", "over H × W"):
         assert what in titles
     assert "NaN" not in find(page, "#selected").get_attribute("innerHTML")
     assert page.execute_script(PIXELS) > 10
@@ -237,7 +237,7 @@ def test_own_and_inherited_error(opened):
 def test_the_tradeoff_and_the_text_of_each_plan(opened):
     page = opened(replace(report(NAMES), tradeoff=tradeoff()))
     assert find(page, "#tradeoff .tried").get_attribute("d").count("M") == 6
-    assert "to take: 0.7" in find(page, "#tradeoff-chart").text
+    assert "recommended: 0.7" in find(page, "#tradeoff-chart").text
     assert find(page, "#plan-text").text == "[CONV_CONFIG]\ntensor_arrays='a,b';"
     page.find_elements("css selector", "#plans button")[2].click()
     assert "every" in find(page, "#plan-text").text and "INT16" in find(page, "#plan-name").text
@@ -267,9 +267,9 @@ return new Set(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.h
 def test_without_a_dataflow_nothing_is_inherited(opened):
     page = opened(replace(report(NAMES), view=View(by_flow=False)))
     titles = " ".join(title.text for title in page.find_elements("css selector", "#selected h3"))
-    assert "Values" in titles and "Where" not in titles.replace("Where it sits", "")
+    assert "Values" in titles and "Where" not in titles
     assert "nherited" not in find(page, "#selected").text and "Fed by" not in find(page, "#selected").text
-    assert "in the order of the file" in find(page, "#depth .legend").text
+    assert "in file order" in find(page, "#depth .legend").text
     assert not page.find_elements("css selector", ".walk")
 
 

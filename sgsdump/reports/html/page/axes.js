@@ -1,4 +1,4 @@
-// What every chart is made of: a drawing as wide as its place, marks at round numbers, a frame with a value's axis.
+// Common parts of charts: a drawing as wide as its container, marks at round numbers, a frame with a value axis.
 const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 
 function canvas(holder, height, label) {
@@ -9,7 +9,7 @@ function canvas(holder, height, label) {
   return { root, width, height };
 }
 
-// Round numbers from low to high, about so many.
+// About count round numbers from low to high.
 function ticks(low, high, count) {
   if (!(high > low)) return [low];
   const raw = (high - low) / count;
@@ -24,7 +24,7 @@ function ticks(low, high, count) {
 const line = (kind, x1, y1, x2, y2) => svg("line", { class: kind, x1, y1, x2, y2 });
 const words = (text, x, y, anchor, kind) => svg("text", { x, y, "text-anchor": anchor, class: kind }, text);
 
-// A chart over values from low to high: x(value), and the heights of its top and bottom.
+// A chart over values from low to high, with x(value) and its left, right and bottom edges.
 function frame(holder, height, label, low, high, space = 20) {
   const chart = canvas(holder, height, label);
   const left = 44,
@@ -42,7 +42,7 @@ function markHeight(chart, y, text) {
   chart.root.append(line("grid", chart.left, y, chart.right, y), words(text, chart.left - 5, y + 4, "end"));
 }
 
-// Where the pointer is in the drawing's own units.
+// The pointer's position in units of the drawing.
 function within(event, chart) {
   const box = chart.root.getBoundingClientRect();
   return {

@@ -1,10 +1,10 @@
-// Begin: what is there is started, and drawn again where the page changes its width.
+// Start of all parts of the page, which are drawn again if the width of the page changes.
 
 function redraw() {
   if (layers.length) {
     drawDepth();
     drawLayer(layers[selection.place]);
-    if (pieces) made.clear(); // names are cut by the width
+    if (pieces) made.clear(); // names are shortened to the width
     drawRows(true);
   }
   if (data.tradeoff) drawTradeoff();
@@ -15,7 +15,7 @@ function startWidth() {
     waiting = 0;
   addEventListener("resize", () => {
     if (layers.length) drawRows();
-    if (innerWidth === wide) return; // a phone's address bar comes and goes
+    if (innerWidth === wide) return; // a phone's address bar changes only the height
     wide = innerWidth;
     cancelAnimationFrame(waiting);
     waiting = requestAnimationFrame(redraw);
@@ -52,7 +52,7 @@ function startCopying() {
   }
 }
 
-// A page from a file may have no clipboard: then the text is selected, and the browser's old way is tried.
+// A page opened from a file may have no clipboard. Then the text is selected, and the old browser command is tried.
 async function copied(text) {
   try {
     await navigator.clipboard.writeText(text.textContent);
@@ -64,7 +64,7 @@ async function copied(text) {
 }
 
 if (layers.length) {
-  $("selected").hidden = false; // before anything is measured: the table's width depends on it
+  $("selected").hidden = false; // before anything is measured, because the table's width depends on it
   startTable();
   startDepth();
   onSelect(drawLayer);

@@ -1,5 +1,5 @@
-// The error over depth: a point for each layer, the threshold, and triangles where the error rises.
-// Equal zeros have neither RMSE nor COS, 0 / 0, and no error.
+// The error over depth: a point per layer, the limit, and triangles where the error rises.
+// Two tensors of zeros have no error; their RMSE and COS are 0 / 0.
 const areEqual = (layer) => layer.mse === 0;
 const EVERY_METRIC = [
   {
@@ -21,7 +21,7 @@ const EVERY_METRIC = [
   { key: "sqnr", label: "SQNR", unit: " dB", of: (layer) => layer.sqnr, log: false, limit: limits.sqnr },
 ];
 const METRICS = EVERY_METRIC.filter(({ key }) => layers.some((layer) => layer.known.has(key)));
-// The layers in view are those from ``from`` up to ``to``.
+// The visible layers are those from ``from`` up to, but not including, ``to``.
 const view = { metric: METRICS[0], from: 0, to: layers.length };
 const LEFT = 52,
   RIGHT = 14,
@@ -29,7 +29,7 @@ const LEFT = 52,
   WIDE_ENOUGH = 26;
 const steepest = Math.max(...layers.map((layer) => layer[WHERE]).filter(Number.isFinite), 0);
 
-// Infinite SQNR: the sides are equal.
+// An infinite SQNR is not odd: the sides are equal.
 const isOdd = (metric, value) =>
   Number.isNaN(value) || (!Number.isFinite(value) && metric.key !== "sqnr") || value === -Infinity;
 
@@ -100,8 +100,8 @@ function drawDepth() {
   drawPoints(root, points, (right - LEFT) / (seen.length || 1));
   if (Number.isFinite(view.metric.limit)) {
     const y = scale.y(view.metric.limit),
-      text = `threshold ${view.metric.limitText || show(view.metric.limit)}`;
-    // Where fewest points lie behind it: to the right or the left, above or below the line.
+      text = `limit ${view.metric.limitText || show(view.metric.limit)}`;
+    // Place the text where the fewest points are behind it: right or left, above or below the line.
     const spots = [right - 100, LEFT].flatMap((from) => [y - 5, y + 14].map((base) => ({ from, base })));
     const crowd = ({ from, base }) =>
       points.filter((one) => one.x > from && one.x < from + 100 && Math.abs(one.y - base + 4) < 11).length;
@@ -119,7 +119,7 @@ function drawDepth() {
   drawStrip();
 }
 
-// The layers in view as the other run has them.
+// The visible layers in the other run.
 function otherPoints(width, scale) {
   const points = [];
   for (let place = view.from; place < view.to; place++) {
@@ -139,7 +139,7 @@ function pathOf(points) {
   return path;
 }
 
-// Where there is little room, only the layers past a threshold; a triangle is the larger the more the error rises.
+// If there is little room, draw only layers that exceed a limit. The size of a triangle shows the rise of the error.
 function drawPoints(root, points, room) {
   const radius = clamp(room / 2.6, 2, 4.5);
   for (const { layer, value, x, y } of points) {
@@ -174,7 +174,7 @@ function drawNames(root, points, bottom) {
   }
 }
 
-// How many characters all names begin with, up to the end of a part: what differs is what tells them apart.
+// Length of the common beginning of all names, up to the end of a part.
 function commonOf(names) {
   if (names.length < 2) return 0;
   let length = 0;
@@ -187,7 +187,7 @@ function drawPlaces(root, width, height, bottom, narrow) {
   for (const mark of ticks(view.from, view.to - 1, narrow ? 5 : 10)) {
     if (layers[mark]) root.append(words(String(layers[mark].index), xAt(mark, width), bottom + 16, "middle"));
   }
-  root.append(words("# of the layer, in depth order", (LEFT + width - RIGHT) / 2, height - 3, "middle"));
+  root.append(words("number of the layer, in execution order", (LEFT + width - RIGHT) / 2, height - 3, "middle"));
 }
 
 function tellSelected(holder) {
@@ -200,7 +200,7 @@ function tellSelected(holder) {
   });
 }
 
-// The whole net, small, and which part of it is in view.
+// A small chart of the whole model, with the visible part marked.
 function drawStrip() {
   const { root, width } = canvas($("depth-strip"), 44, "");
   const scale = heights(view.metric, 6, 40);

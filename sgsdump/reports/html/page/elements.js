@@ -12,7 +12,7 @@ function fill(node, attributes, children = []) {
   return node;
 }
 
-// A name, whose direction of writing stays its own, may break after what separates its parts.
+// A name with its own text direction; it may break after separators.
 function written(name) {
   return el("bdi", {}, ...name.split(/(?<=[/._:])/).flatMap((part) => [part, el("wbr")]));
 }
@@ -23,7 +23,7 @@ function button(attributes, action, ...children) {
   return made;
 }
 
-// For who listens to the page.
+// Announce a text to screen readers.
 function say(text) {
   $("said").textContent = text;
 }
@@ -39,7 +39,7 @@ function tip(event, text) {
   box.style.top = (below ? event.clientY + 18 : Math.max(4, event.clientY - height - 12)) + "px";
 }
 
-// textOf(event): what the pointer is on; "" for nothing.
+// textOf(event): text on the item under the pointer; "" for none.
 function onHover(node, textOf) {
   node.addEventListener("pointermove", (event) => tip(event, textOf(event)));
   node.addEventListener("pointerleave", (event) => tip(event, ""));

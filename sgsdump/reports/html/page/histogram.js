@@ -1,6 +1,6 @@
-// Histograms: the values of both sides over each other, the error, and the mean error against the value.
+// Histograms of the values of both sides and of the error, and the mean error against the value.
 const LEVELS = 256,
-  FLOOR = 0.06; // a bin of one value is this high
+  FLOOR = 0.06; // height of a bin with one value
 
 function drawValues(holder, layer, d) {
   const [sample, benchmark] = d.counts.map((count) => plural(count, "value"));
@@ -63,7 +63,7 @@ const span = (from, size) => `${show(from)} … ${show(from + size)}`;
 const binAt = (event, chart, first, size) =>
   Math.floor((within(event, chart).x - chart.x(first)) / (chart.x(first + size) - chart.x(first)));
 
-// The calibrated minimum and maximum, what lies outside, and below the axis as many of the levels as can be told apart.
+// The calibration range, the values outside it, and below the axis as many levels as can be distinguished.
 function drawRange(chart, range, top) {
   const { root, left, right, bottom } = chart,
     [low, high] = range.map(chart.x);
@@ -83,7 +83,7 @@ function drawRange(chart, range, top) {
   root.append(svg("path", { class: "levels", d: path }));
 }
 
-// Rounding alone moves a value by a quarter of a step on average.
+// Rounding alone changes a value by a quarter of a step on average.
 function drawByValue(holder, layer, d) {
   const values = d.byValue.map(number),
     bins = values.length,

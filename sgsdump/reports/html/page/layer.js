@@ -1,14 +1,14 @@
-// The selected layer: its figures, what it inherits and what it adds, its neighbours, its charts.
+// The selected layer: its figures, its inherited and added error, its neighbours, its charts.
 function drawLayer(layer) {
   const box = $("selected"),
     d = layer.details,
     focus = box.contains(document.activeElement) ? document.activeElement.dataset.walk : null;
-  // Where it is not known what feeds what, nothing is inherited from anywhere.
+  // Without a dataflow, the inherited error is unknown.
   box.replaceChildren(headingOf(layer), typeOf(layer), figuresOf(layer), ...(data.flow ? shareOf(layer) : []));
   if (data.flow) drawNeighbours(box, layer);
   box.append(factsOf(layer));
   if (d) drawDetails(box, layer, d);
-  else box.append(el("p", { class: "legend" }, "Of this layer the report has no more than these figures."));
+  else box.append(el("p", { class: "legend" }, "The report has no histograms of this layer."));
   box.scrollTop = 0;
   const again = focus && box.querySelector(`[data-walk="${focus}"]:not([disabled])`);
   if (again) again.focus();
@@ -20,7 +20,7 @@ function headingOf(layer) {
     const parts = [el("span", { "aria-hidden": "true" }, sign), el("span", { class: "unseen" }, label)];
     return button({ title: label, disabled: !layers[place], "data-walk": label }, () => select(place), ...parts);
   };
-  const walk = el("div", {}, to("←", "Layer before", -1), to("→", "Layer after", 1));
+  const walk = el("div", {}, to("←", "Previous layer", -1), to("→", "Next layer", 1));
   return el("div", { class: "head" }, el("h2", { id: "selected-title" }, written(layer.name)), walk);
 }
 
@@ -57,7 +57,7 @@ function factsOf(layer) {
     fact("scale", scales + (layer.scales > (layer.scale || []).length ? ` … (${layer.scales})` : "")),
     fact("zero point", layer.zero === undefined ? "" : String(layer.zero)),
     ...detailsOf(layer),
-    fact("calibrated range", range && range.map((end) => show(number(end))).join(" … ")),
+    fact("calibration range", range && range.map((end) => show(number(end))).join(" … ")),
     fact("mean RMSE of the inputs", layer.known.has("mean_rmse") && exact(layer.mean_rmse)),
     fact("worst input", layer.worst),
     fact("attributes", (layer.attributes || []).map(([name, value]) => `${name} = ${value}`).join(",  "), "wide"),
@@ -65,7 +65,7 @@ function factsOf(layer) {
   );
 }
 
-// What is known of how the values lie, and of the other run.
+// Facts on the distribution of the values, and on the other run.
 function detailsOf(layer) {
   const d = layer.details,
     before = then[layer.place];
@@ -80,7 +80,7 @@ function detailsOf(layer) {
 
 const MEANT = { own: "Own", inherited: "Inherited" };
 
-// What comes in from the layers before, what arises here, and what goes out: bars of one scale.
+// Bars of the inherited error, the added error and the total error, on one scale.
 function shareOf(layer) {
   const measured = layer.known.has("own_error") && layer.known.has("inherited");
   const before = Math.max(0, ...layer.sources.map((place) => layers[place].rmse));
@@ -98,9 +98,9 @@ function shareOf(layer) {
     const meant = measured ? MEANT[what] : undefined;
     return [el("dt", { title: TERMS[meant] }, what), el("dd", {}, drawing, el("span", {}, exact(value)))];
   });
-  const how = measured ? "Measured: own with this convolution alone at 8 bits, inherited with it alone at 16, in all as it is." : "";
+  const how = measured ? "Measured: own with only this convolution at 8 bits; inherited with only this convolution at 16 bits; in all as in the model." : "";
   return [
-    el("h3", {}, measured ? "Error (RMSE), inherited and own" : "Error (RMSE), before it and here"),
+    el("h3", {}, measured ? "Error (RMSE), inherited and own" : "Error (RMSE) before and after this layer"),
     el("dl", { class: "share" }, ...rows),
     el("p", { class: "legend" }, how),
   ];
@@ -116,9 +116,9 @@ function chartIn(parent, title, ...legend) {
 
 function drawDetails(box, layer, d) {
   const key = (side) => el("span", {}, el("span", { class: `key ${side}` }), side);
-  const ranges = d.range ? el("span", {}, "dashed: calibrated minimum and maximum, between them the 256 levels") : null;
+  const ranges = d.range ? el("span", {}, "dashed: calibration range, divided into 256 levels") : null;
   drawValues(
-    chartIn(box, "Values", key("benchmark"), key("sample"), ranges, el("span", {}, "counts are logarithmic")),
+    chartIn(box, "Values", key("benchmark"), key("sample"), ranges, el("span", {}, "logarithmic counts")),
     layer,
     d,
   );

@@ -1,4 +1,4 @@
-// The net around the selected layer, as a small graph to walk along: what feeds it, itself, what it feeds.
+// The neighbours of the selected layer as a small clickable graph: its sources, the layer, its consumers.
 const MOST_NEIGHBOURS = 4;
 
 function drawNeighbours(box, layer) {
@@ -8,7 +8,7 @@ function drawNeighbours(box, layer) {
   const links = svg("svg", { "aria-hidden": "true" });
   const graph = el(
     "div",
-    { class: "walk", role: "group", "aria-label": "What feeds this layer, and what it feeds" },
+    { class: "walk", role: "group", "aria-label": "Sources and consumers of this layer" },
     links,
     before,
     here,
@@ -37,7 +37,7 @@ function drawLinks(graph, links, before, here, after) {
   const frame = graph.getBoundingClientRect();
   if (!frame.width) return;
   const flat = getComputedStyle(graph).gridTemplateColumns.split(" ").length > 1;
-  // On paper the graph is as much narrower as its box.
+  // On paper, the graph shrinks with its box.
   fill(links, { viewBox: `0 0 ${frame.width} ${frame.height}`, preserveAspectRatio: "none" });
   const link = (from, to) => {
     const a = from.getBoundingClientRect(),

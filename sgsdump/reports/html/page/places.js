@@ -1,4 +1,4 @@
-// Where the error sits: in which channels, and where in height and width.
+// Distribution of the error over channels, and over height and width.
 const HEAT = [
     [0, 0, 4],
     [81, 18, 124],
@@ -8,7 +8,7 @@ const HEAT = [
   ],
   ODD = [255, 0, 255];
 const UNKNOWN = 255,
-  LARGEST = 254; // bytes of the map: NaN or infinity; the largest finite error
+  LARGEST = 254; // bytes of the map for NaN or infinity, and for the largest finite error
 
 function drawChannels(pair, d) {
   const holder = chartIn(pair, "Error by channel, worst first"),
@@ -21,7 +21,7 @@ function drawChannels(pair, d) {
   if (worst.length < d.channelCount)
     holder.previousSibling.textContent = `Error by channel, the worst ${worst.length} of ${d.channelCount}`;
   const most = Math.max(...worst.map(([, share]) => share).filter(Number.isFinite), 0) || 1;
-  const label = `Part of the error in each channel; the worst is channel ${worst[0][0]} with ${percent(worst[0][1])}`;
+  const label = `Share of the error by channel; largest: channel ${worst[0][0]} with ${percent(worst[0][1])}`;
   const drawing = canvas(holder, height, label),
     chart = { ...drawing, left: 44, right: drawing.width - 8 };
   const room = (chart.right - chart.left) / worst.length,
@@ -50,7 +50,7 @@ function drawChannels(pair, d) {
   });
 }
 
-// The colour of a part of the largest error, from dark to bright.
+// Colour of an error as a share of the largest error, from dark to bright.
 function heat(part) {
   const at = clamp(part, 0, 1) * (HEAT.length - 1),
     i = Math.min(Math.floor(at), HEAT.length - 2);
@@ -62,20 +62,20 @@ function drawHeatMap(pair, d) {
   const [rows, columns] = d.heatShape,
     [height, width] = d.heatSize,
     largest = number(d.heatTop);
-  const label = `Where in height and width the error sits; the largest mean is ${show(largest)}`;
+  const label = `Error over height and width; largest mean ${show(largest)}`;
   const map = el("canvas", { width: columns, height: rows, role: "img", "aria-label": label });
   const context = map.getContext("2d"),
     image = context.createImageData(columns, rows);
   bytes.forEach((byte, i) => image.data.set([...(byte === UNKNOWN ? ODD : heat(byte / LARGEST)), 255], i * 4));
   context.putImageData(image, 0, 0);
-  const part = el("div", {}, el("h3", {}, "Where it sits: mean |error| over H × W"), el("div", { class: "heat" }, map));
+  const part = el("div", {}, el("h3", {}, "Mean |error| over H × W"), el("div", { class: "heat" }, map));
   pair.append(part);
   const room = Math.min(part.clientWidth || 280, 360),
     factor = Math.min(room / width, 160 / height);
   map.style.width = Math.max(width * factor, 8) + "px";
   map.style.height = Math.max(height * factor, 8) + "px";
   const odd = bytes.includes(UNKNOWN) ? "; magenta is NaN or Inf" : "",
-    picture = d.heatOf ? `; the worst input, ${d.heatOf}` : "";
+    picture = d.heatOf ? `; worst input: ${d.heatOf}` : "";
   part.append(el("p", { class: "legend" }, "0", scaleOf(), `${show(largest)}; ${height} × ${width}${odd}${picture}`));
   onHover(map, (event) => {
     const box = map.getBoundingClientRect();

@@ -1,11 +1,11 @@
-// The rows of the table. Of a few hundred layers all are in the page; of more only those in view are, made when they are
-// scrolled to, of the text that the page has for readers without a script.
-const ROW = 40, // pixels of a row of many, as the style has it
+// The rows of the table. With up to a few hundred layers, the page has all rows. With more layers, it has only the
+// visible rows, which are created on scrolling from the page's text for readers without a script.
+const ROW = 40, // height of a row in a long table in pixels, as in the style
   SPARE = 12; // rows above and below the view
 const body = $("table") && $("table").tBodies[0];
 const kept = $("kept-rows");
 const pieces = kept ? kept.textContent.split(/(?=<tr data-place=)/).filter((piece) => piece.startsWith("<tr")) : null;
-const listed = { layers: [], first: 0, last: 0 }; // those that fit the filter, in their order; which are in the page
+const listed = { layers: [], first: 0, last: 0 }; // layers that match the filter, in order; range of rows in the page
 const made = new Map();
 const BEGIN = pieces ? commonOf(layers.map((layer) => layer.name)) : 0;
 
@@ -16,31 +16,31 @@ function rowOf(layer) {
 
 function parsed(text) {
   const holder = document.createElement("template");
-  holder.innerHTML = text; // escaped by the page's template, as the rows of a short table are
+  holder.innerHTML = text; // escaped by the page's template, as in a short table
   return holder.content.firstElementChild;
 }
 
 function withButton(row, layer) {
   const name = el("button", { type: "button", class: "name", title: layer.name, tabindex: "-1" });
-  // one line each, of many, as long as its column
+  // in a long table, one line as long as its column
   name.append(pieces ? el("bdi", {}, shortest(layer.name, roomOf(layer))) : written(short(layer.name, 66)));
   row.querySelector(".name").replaceWith(name);
   if (layer.place === selection.place) row.setAttribute("aria-current", "true");
   return row;
 }
 
-// Where there is little room, without what all names begin with.
+// If there is little room, without the common beginning of all names.
 function shortest(name, most) {
   return name.length <= most || !BEGIN ? short(name, most) : "…" + short(name.slice(BEGIN), most - 1);
 }
 
-// How many characters of the name fit beside the operator's type.
+// Number of characters of the name that fit beside the operator's type.
 function roomOf(layer) {
   const type = layer.op && innerWidth > 620 ? 0.85 * layer.op.length + 1 : 0;
   return Math.max(Math.floor((headOf("name").offsetWidth - 24) / 7.6 - type), 12);
 }
 
-// These layers in this order, from the first one on.
+// List these layers in this order, starting at the first.
 function listRows(layers) {
   listed.layers = layers;
   $("table").parentElement.scrollTop = 0;
@@ -58,20 +58,20 @@ function drawRows(anew = false) {
   Object.assign(listed, { first, last });
   const rows = listed.layers.slice(first, last).map(rowOf);
   if (pieces) rows.forEach((row, i) => row.setAttribute("aria-rowindex", first + i + 2));
-  const focused = document.activeElement; // a row that is put in again would lose it
+  const focused = document.activeElement; // replacing a row removes its focus
   body.replaceChildren(...gap(first), ...rows, ...gap(count - last));
   if (focused !== document.activeElement && body.contains(focused)) focused.focus({ preventScroll: true });
 }
 
-// The room of the rows that are not in the page.
+// Space of the rows that are not in the page.
 function gap(count) {
   if (!count) return [];
   const room = el("td", { colspan: heads().filter((head) => head.offsetWidth).length });
-  room.style.height = `${count * ROW}px`; // by the script, which the page's policy lets set a style
+  room.style.height = `${count * ROW}px`; // set by the script, because the page's policy forbids style attributes
   return [el("tr", { class: "gap", "aria-hidden": "true" }, room)];
 }
 
-// Brings the row of a place in the list into the page, and gives it.
+// Scroll a row of the list into view, and return it.
 function rowAt(at) {
   const holder = $("table").parentElement;
   if (pieces) {
@@ -84,7 +84,7 @@ function rowAt(at) {
   return rowOf(listed.layers[at]);
 }
 
-// The parts of names that many layers share, such as model.layers.7: the first parts that tell the layers apart.
+// Groups of layers by the first parts of their names that differ, such as model.layers.7.
 function groupsOf(layers) {
   const parts = layers.map((layer) => layer.name.split(/[./:]/).filter(Boolean));
   for (let depth = 1; depth < 6; depth++) {

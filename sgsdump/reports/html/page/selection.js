@@ -1,8 +1,8 @@
-// Which layer is selected; whoever shows it is told.
+// The selected layer, and the functions to call when the selection changes.
 const selection = { place: -1 };
 const watchers = [];
 
-// told(layer, asked): asked, where the user pointed at the layer elsewhere and wants to see it.
+// told(layer, asked): asked is true if the user selected the layer elsewhere and wants to see it.
 const onSelect = (told) => watchers.push(told);
 
 function select(place, asked = false) {
@@ -13,11 +13,11 @@ function select(place, asked = false) {
   try {
     history.replaceState(null, "", `#layer-${place}`);
   } catch {
-    // a page without an address of its own
+    // the page has no address of its own
   }
 }
 
-// The address may name a layer; else the one that the first finding names; else the worst in which the error rises.
+// Select the layer in the address, else the layer of the first finding, else the worst layer where the error rises.
 function selectFirst() {
   const asked = /^#layer-(\d+)$/.exec(location.hash);
   if (asked && layers[asked[1]]) return select(Number(asked[1]));

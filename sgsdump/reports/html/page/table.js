@@ -1,11 +1,11 @@
-// The table of layers: sorted, filtered, and walked along.
+// The table of layers: sorting, filtering and keyboard navigation.
 const order = { key: measuredHere ? WHERE : "rmse", down: true };
-const GROWING = ["place", "name", "cos", "sqnr"]; // what is first read from the smallest on
+const GROWING = ["place", "name", "cos", "sqnr"]; // columns whose first sort is ascending
 const GRAVITY = { fail: 2, warn: 1, pass: 0 };
 
-// A layer's figure as the table has it.
+// A layer's figure as text of the table.
 function figure(layer, key) {
-  const head = headOf(key); // of some reports SQNR is not known
+  const head = headOf(key); // some reports have no SQNR
   return head ? rowOf(layer).cells[head.cellIndex].textContent : "";
 }
 
@@ -42,7 +42,7 @@ function startGroups() {
   $("group").hidden = $("group").options.length < 3;
 }
 
-// One row is reached by Tab, the others by the arrow keys.
+// Tab reaches one row; the arrow keys reach the others.
 function markRow(layer) {
   for (const row of made.values()) row.removeAttribute("aria-current");
   rowOf(layer).setAttribute("aria-current", "true");
@@ -72,7 +72,7 @@ function sortBy(key) {
   listAnew();
 }
 
-// What was not measured of a layer has no place in an order.
+// Figures that were not measured are sorted last.
 function isUnknown(layer, key) {
   return key === "bits" ? !layer.bits : MEASURED.includes(key) && !layer.known.has(key);
 }
@@ -93,13 +93,13 @@ function compareBy(key) {
   };
 }
 
-// What the filter of bits can ask for that holds of a layer.
+// Values of the bits filter that match a layer.
 function bitKinds({ bits }) {
   if (!bits) return [];
   return [String(bits.now), ...(bits.advised ? ["advised"] : []), ...(bits.by ? [`by ${bits.by}`] : [])];
 }
 
-// Whether a layer fits what is asked for.
+// A function that returns whether a layer matches the filters.
 function filter() {
   const sought = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const op = $("op").value,

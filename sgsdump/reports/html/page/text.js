@@ -1,6 +1,6 @@
-// Numbers and names as they are shown.
+// Formatting of numbers and names.
 
-// A long name loses its middle: its end tells more than its beginning.
+// A long name loses its middle; its end is more specific than its beginning.
 function short(text, most) {
   if (text.length <= most) return text;
   if (most < 8) return text.slice(0, most - 1) + "…";
@@ -12,7 +12,7 @@ function wordOf(value) {
   return value > 0 ? "inf" : "-inf";
 }
 
-// For charts: a few significant digits.
+// A few significant digits, for charts.
 function show(value, digits = 4) {
   if (!Number.isFinite(value)) return wordOf(value);
   if (value === 0) return "0";
@@ -20,7 +20,7 @@ function show(value, digits = 4) {
   return size < 1e-4 || size >= 1e6 ? value.toExponential(2) : String(Number(value.toPrecision(digits)));
 }
 
-// Six decimals, as the table has them.
+// Six decimals, as in the table.
 function exact(value) {
   if (!Number.isFinite(value)) return wordOf(value);
   const size = Math.abs(value);
@@ -32,7 +32,7 @@ function percent(value) {
   return Number.isFinite(value) ? `${Number((value * 100).toPrecision(2))} %` : wordOf(value);
 }
 
-// A mark of a logarithmic axis.
+// Label of a mark on a logarithmic axis.
 function power(value) {
   const exponent = Math.round(Math.log10(value));
   return exponent >= -3 && exponent <= 3 ? String(Number(value.toPrecision(3))) : `1e${exponent}`;

@@ -1,4 +1,4 @@
-// What INT16 costs and gives: every plan tried, the best of them at each size, the plans to choose from.
+// Cost and benefit of INT16: all plans tried, the lowest error at each size, and the plans to choose from.
 const AXIS = 56;
 
 function pairsOf(list) {
@@ -19,7 +19,7 @@ const showing = { plan: taken };
 function drawTradeoff() {
   const tried = pairsOf(data.tradeoff.tried),
     envelope = pairsOf(data.tradeoff.envelope);
-  const label = `${plural(data.tradeoff.triedCount, "plan")} tried; to take: ${taken.label}, rate ${show(taken.rate)}, error ${show(taken.error)}`;
+  const label = `${plural(data.tradeoff.triedCount, "plan")} tried; recommended: ${taken.label}, rate ${show(taken.rate)}, error ${show(taken.error)}`;
   const { root, width, height } = canvas($("tradeoff-chart"), 320, label);
   const drawable = [...tried, ...plans.map(({ rate, error }) => [rate, error])].filter(
     ([rate, error]) => error > 0 && Number.isFinite(rate * error),
@@ -41,7 +41,7 @@ function drawTradeoff() {
   for (const mark of ticks(low, high, width < 500 ? 4 : 8))
     root.append(words(show(mark), x(mark), bottom + 16, "middle"));
   root.append(line("axis", AXIS, bottom, right, bottom));
-  root.append(words("bytes of the weights, 1 = all at 16 bits", width / 2, height - 4, "middle"));
+  root.append(words("bytes of the weights, 1 = all INT16", width / 2, height - 4, "middle"));
   for (const { asked } of plans)
     if (asked >= low && asked <= high) root.append(line("asked", x(asked), top, x(asked), bottom));
   const dots = tried
@@ -57,7 +57,7 @@ function drawTradeoff() {
     leftwards = at[0] > width * 0.75;
   root.append(
     words(
-      `to take: ${short(taken.label, 20)}`,
+      `recommended: ${short(taken.label, 20)}`,
       at[0] + (leftwards ? -14 : 14),
       Math.max(at[1] - 12, 12),
       leftwards ? "end" : "start",
@@ -74,15 +74,15 @@ function dotOf(plan, cx, cy) {
   return svg("g", {}, dot, ring);
 }
 
-// The text to copy for any of the plans, not only for the one to take.
+// Show the text to copy for a plan.
 function showPlan(plan) {
   showing.plan = plan;
   plans.forEach((each, i) =>
     fill($("plans").tBodies[0].rows[i].querySelector("button"), { "aria-pressed": String(each === plan) }),
   );
   $("plan-name").textContent =
-    `${plan === taken ? "The plan to take" : "The plan"}, ${plan.label}, for input_config.ini:`;
-  $("plan-text").textContent = plan.copy || "No convolution at INT16: there is nothing to write.";
+    `${plan === taken ? "Recommended plan" : "Plan"} ${plan.label}, for input_config.ini:`;
+  $("plan-text").textContent = plan.copy || "No convolution at INT16; nothing to write.";
   drawTradeoff();
 }
 

@@ -1,9 +1,9 @@
-// Walking along the error over depth, and zooming into it: pointer, keys and buttons.
+// Navigation and zoom in the chart of the error over depth: pointer, keys and buttons.
 const FEWEST = 4,
   STEPS = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10 };
 const STEEPEST = 5;
 const CLICK = 6,
-  GRIP = 9; // pixels: what moves less was a click; how near to an edge takes hold of it
+  GRIP = 9; // pixels: movement below which a drag is a click; distance within which an edge can be dragged
 
 function zoomTo(from, to) {
   const least = Math.min(FEWEST, layers.length);
@@ -38,7 +38,7 @@ function startChart() {
   fill(holder, {
     tabindex: 0,
     role: "slider",
-    "aria-label": "Selected layer, in depth order",
+    "aria-label": "Selected layer, in execution order",
     "aria-valuemin": 0,
     "aria-valuemax": layers.length - 1,
     "aria-valuenow": 0,
@@ -93,7 +93,7 @@ function summary(layer) {
   return `${short(layer.name, 120)}${layer.op ? ` (${layer.op})` : ""}\nRMSE ${figure(layer, "rmse")}  COS ${figure(layer, "cos")}\nMSE ${figure(layer, "mse")}${sqnr && `  SQNR ${sqnr} dB`}${rise}`;
 }
 
-// The window in the strip is moved, or made larger and smaller by its edges; beside it a new one is drawn.
+// Dragging the window in the strip moves it, dragging an edge resizes it, and dragging elsewhere draws a new window.
 function startStrip() {
   const strip = $("depth-strip");
   let move = null;
