@@ -41,7 +41,7 @@ _LEGEND = {
 _NAME, _OP, _LAYER = (_COLUMNS.index(title) for title in ("name", "op", "layer"))
 _SHORTEST = 20
 _MOST_SATURATED = 3
-_FITTED = "shortened to fit the terminal; select tensors by number (#0), or use --csv for all columns"
+_FITTED = "shortened to fit; #0 selects the first tensor, --csv writes all columns"
 
 
 def inventory_table(items: Sequence[Item], width: int | None = None) -> str:

@@ -302,7 +302,7 @@ def test_float16_at_the_end_of_its_range_is_told(capsys):
         "x.npz",
     )
     run("x.npz", "--csv", "x.csv", "--json", "x.json")
-    assert "at ±65504, the largest float16, so probably saturated: high, low\n" in capsys.readouterr().out
+    assert "probably saturated (values at ±65504, the largest float16): high, low\n" in capsys.readouterr().out
     told = {one["name"]: one["saturated"] for one in json.loads(Path("x.json").read_text())["tensors"]}
     assert told == {"high": True, "low": True, "below": False, "inf": False, "wide": False}
     with open("x.csv", newline="") as file:
@@ -324,7 +324,7 @@ def test_a_narrow_terminal_gets_a_narrow_list():
     assert inventory_table(items, 200) == whole and f"{long}0" in whole and "MatMul" in whole
     assert max(map(len, narrow.splitlines())) <= 80
     assert all(f"…query/matmul/{n} " in narrow or f"matmul/{n} " in narrow for n in range(3))
-    assert "#0 will do" in narrow and "#0 will do" not in whole
+    assert "#0 selects" in narrow and "#0 selects" not in whole
 
 
 @pytest.fixture

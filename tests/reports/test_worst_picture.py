@@ -55,7 +55,7 @@ def test_the_picture_is_a_small_file_in_the_page(shape, shown):
     seen = np.asarray(image.convert("RGB"))
     assert np.abs(seen[-1, 0].astype(int) - 40).max() < 4 and np.abs(seen[0, -1].astype(int) - 200).max() < 4
     text = render(replace(report(["a"]), view=View(worst=found)))
-    assert 'alt="The picture &lt;cat&gt;.jpg"' in text and "img-src data:" in text
+    assert 'alt="Image &lt;cat&gt;.jpg"' in text and "img-src data:" in text
     fragment = show_diagnosed((replace(report(["a"]), view=View(worst=found)), compared(["a"])[0]))
     assert found.image.source in fragment and "<td>prob</td>" in fragment and "<cat>" not in fragment
     text = render(replace(report(["a"]), view=View(worst=replace(found, image=None))))

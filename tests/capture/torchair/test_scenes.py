@@ -72,9 +72,9 @@ def test_the_watcher_finds_the_write_through_an_alias(tmp_path: Path, capsys: py
     assert values(dump, "mul__To_add:output:0").tolist() == [4, 6] == values(dump, "cos_To_add:output:0").tolist()
     assert main(["compare", str(tmp_path)]) == 1
     assert capsys.readouterr().out == (
-        "add:output:0 changed when mul_ (Mul) had run, not yet after exp: 2 of 2 values differ, largest difference 3\n"
-        f"Watched outputs were changed 1 times (2 outputs watched, looked at {found.looks} times).\n"
-        "The first to change one is mul_: add:output:0.\n"
+        "add:output:0 changed between exp and the end of mul_ (Mul): 2 of 2 values differ, largest difference 3\n"
+        f"Watched outputs were changed 1 time (2 outputs watched, checked {found.looks} times).\n"
+        "First change: mul_ changed add:output:0.\n"
     )
 
 
@@ -100,7 +100,7 @@ def test_an_output_that_nobody_changes_is_said_to_be_so(tmp_path: Path, capsys: 
     watcher(Alias(), tmp_path, ["exp"], ["mul"])(torch.tensor([1.0, 2.0]))
     assert main(["compare", str(tmp_path)]) == 0
     assert capsys.readouterr().out == (
-        "No watched output was changed by a listed operator (1 output watched, looked at 1 times).\n"
+        "No listed operator changed a watched output (1 output watched, checked 1 time).\n"
     )
 
 

@@ -23,7 +23,7 @@ function zoomBy(factor) {
 
 function showWhole() {
   zoomTo(0, layers.length);
-  say("The whole net");
+  say("Whole model");
 }
 
 // The zoom follows the selected layer.
