@@ -84,7 +84,9 @@ def test_the_readmes_words_on_its_pictures_are_true(printed, monkeypatch, capsys
         r"Histograms of (\d+) layers; (\S+) and (\S+) reach (\d+)", readme
     ).groups()
     assert f"{layers} pictures in Histograms" in text
-    assert re.search(r"Range wider than 30, but 99 % .*\n  7\. block2/dw/relu +44 of 256 levels, 99 % in 0 to 13\.", text)
+    assert re.search(
+        r"Range wider than 30, but 99 % .*\n  7\. block2/dw/relu +44 of 256 levels, 99 % in 0 to 13\.", text
+    )
     ranges = read_ranges(folder / "log" / "tensor_min_max.txt")
     assert {int(ranges[name].high) for name in (first, second)} == {int(reach)}
     values = open_dump(folder / "float.bin")
