@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 Record = TypeVar("Record")
 INPUTS = "image, folder, list file, .npy, .npz, or random[:SEED]"
+# The templates of --metric that need no labels; ``comparison.agreement`` has them.
+AGREEMENTS, NO_AGREEMENT = ("top1-agreement", "detection-agreement", "pixel-agreement"), "none"
 QUANT_LEVELS = ("L1", "L2", "L3", "L4", "L5")
 
 
@@ -277,7 +279,7 @@ def add_judges(parser: argparse._ActionsContainer, judged: str, metric: str, som
     metric  what the metric is for.
     some    the images that judge without ``--evaluate``.
     """
-    add_metric(parser, f"your own accuracy, {metric}")
+    add_metric(parser, f"your own accuracy, {metric}; or {', '.join(AGREEMENTS)}, {NO_AGREEMENT}")
     parser.add_argument("--evaluate", metavar="IMAGES", help=f"images to judge {judged} by (default: {some})")
     add_validate(parser, "held-out images that check the recommendation; no choice is based on them")
 

@@ -18,7 +18,7 @@ import option_pages  # noqa: E402
 from sgsdump.commands.parser import Parser, build_parser  # noqa: E402
 
 MOST_OPTIONS, MOST_EXAMPLES, COLUMNS = 25, 5, 80
-EXEMPT = {"tune", "advise", "repair"}
+EXEMPT: set[str] = set()
 PARSERS = {name: parser for name, parser in option_pages.commands().items() if name not in EXEMPT}
 # Options with another meaning in each of the commands that declare them.
 UNLIKE = {

@@ -1,4 +1,4 @@
-"""Find the convolutions that need INT16: by default, the smallest set within the limits that a time budget finds.
+"""Find the smallest set of INT16 convolutions that brings the outputs within the limits.
 
 --first stops at the first plan within the limits. --explain only shows how much each convolution contributes to the
 output error. Limits are COS >= 0.99 and RMSE <= 0.1 unless you set --min-cos or --max-rmse. Exit status: 0; 1 if you
@@ -69,6 +69,10 @@ from sgsdump.fixedpoint.verbs.plan_search import BUDGET, COST, COSTS, OBJECTIVE
 USAGE = """\
 sgsdump tune -m MODEL -i IMAGES -o FOLDER [--first] [options]
        sgsdump tune --explain -m MODEL [-i IMAGES] [--ranges TENSOR_MIN_MAX] [-o FOLDER] [options]"""
+RARE = (
+    *("--weight-file", "--model-inputs", "--model-outputs", "--data-loader-script", "--strict-sdk", "--rates", "--cost"),
+    *("--objective", "--num-process", "--scheduler", "--fixed-model", "--pickle", "--dump", "--fixed"),
+)
 _RUN = {EXPLAIN: explain.run, FIRST: first.run, SEARCH: search.run}
 
 
