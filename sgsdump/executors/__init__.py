@@ -1,9 +1,11 @@
-"""The executors, by the name users give: the table of the family; ``base.py`` is the contract, ``table.py`` opens one.
+"""Table of the built-in executors, by the name that users give.
 
-Another package adds its own by an entry point:
+``base.py`` is the contract that every executor implements; ``table.py`` opens an executor by name.
 
-[project.entry-points."sgsdump.executors"]
-mine = "my_package.my_module:MyExecutor"
+Another package adds its own executor by an entry point::
+
+    [project.entry-points."sgsdump.executors"]
+    mine = "my_package.my_module:MyExecutor"
 """
 
 ENTRY_POINTS = "sgsdump.executors"

@@ -1,15 +1,15 @@
 """The contract of an executor: one back-end behind four calls.
 
-The calls are made in this order, which the base class checks: ``init``, ``load_model``, ``execute`` (as often as
-wanted; another ``load_model`` may follow), ``release``. Every back-end that can be dumped or compared is an executor;
-plug-ins are found by the entry point group ``sgsdump.executors``. As a context manager it releases itself, after a
-failure too:
+The calls come in this order, and the base class checks the order: ``init``, ``load_model``, ``execute`` (any number of
+times; another ``load_model`` may follow), ``release``. Every back-end that can be dumped or compared is an executor.
+Plug-ins are found by the entry point group ``sgsdump.executors``. As a context manager, an executor releases itself,
+also after an error::
 
     with open_executor("ort") as executor:
         executor.load_model(proto)
         scores, boxes = executor.execute(["scores", "boxes"], {"input": array})
 
-To write one: docs/own_executor.md; to prove it: ``sgsdump.executors.conformance``.
+docs/own_executor.md explains how to write an executor; ``sgsdump.executors.conformance`` tests one.
 """
 
 from __future__ import annotations
@@ -36,17 +36,38 @@ Configs = Mapping[str, Any]
 
 
 class Executor(ABC):
-    """One back-end. A subclass writes ``on_load`` and ``on_execute``, and where it needs them ``on_init``,
-    ``on_release`` and ``plain``; the four calls themselves check order, options, names, feeds and results.
+    """Base class of all back-ends.
 
-    name             how it is called in ``--executor`` and in messages.
-    init_options     what ``init`` takes: option -> one line that says what it does. Others are refused.
-    load_options     the same for ``load_model``.
-    execute_options  the same for ``execute``.
-    inputs           what the loaded model takes.
+    A subclass implements ``on_load`` and ``on_execute``, and overrides ``on_init``, ``on_release``, ``check_model`` and
+    ``plain`` if needed. The four public calls check order, options, names, feeds and results.
 
-    What a back-end raises while it loads or runs a model becomes one line, a ModelError; an error of its own making
-    (SgsdumpError) goes through as it is.
+    Attributes
+    ----------
+    name : str
+        Name of the executor in ``--executor`` and in messages.
+    init_options, load_options, execute_options : Mapping[str, str]
+        Options that ``init``, ``load_model`` and ``execute`` accept: option -> one line of help. Other options raise
+        ConfigError.
+    inputs : tuple of InputSpec
+        Inputs of the loaded model.
+
+    Notes
+    -----
+    An exception that a back-end raises while it loads or runs a model becomes a ModelError of one line. A SgsdumpError
+    passes unchanged.
+
+    Examples
+    --------
+    ::
+
+        class MyExecutor(Executor):
+            name = "mine"
+
+            def on_load(self, model, configs, folder):
+                self._session = my_runtime.Session(model.SerializeToString())
+
+            def on_execute(self, output_names, feed, configs):
+                return self._session.run(output_names, feed)
     """
 
     name = ""
@@ -58,7 +79,20 @@ class Executor(ABC):
     _model: onnx.ModelProto | None = None
 
     def init(self, configs: Configs | None = None) -> None:
-        """Set the back-end up. Raises ConfigError for an unknown option, MissingExtra for an absent package."""
+        """Set up the back-end.
+
+        Parameters
+        ----------
+        configs : Mapping[str, Any], optional
+            Values of the options in ``init_options``.
+
+        Raises
+        ------
+        ConfigError
+            If an option is unknown, or the executor is initialised already.
+        MissingExtra
+            If a package that the back-end needs is not installed.
+        """
         self._expect("init", "new", "released")
         configs = self._known("init", configs, self.init_options)
         self._state = "ready"
@@ -69,9 +103,23 @@ class Executor(ABC):
             raise
 
     def load_model(self, model: onnx.ModelProto, configs: Configs | None = None, folder: str | None = None) -> None:
-        """Make a model ready to run, in place of the one before; ``folder`` is where its external data files are.
+        """Load a model and make it ready to run; it replaces the previous model.
 
-        ``model`` is never changed. Raises ModelError.
+        Parameters
+        ----------
+        model : onnx.ModelProto
+            The model. It is never changed.
+        configs : Mapping[str, Any], optional
+            Values of the options in ``load_options``.
+        folder : str, optional
+            Folder of the model's external data files.
+
+        Raises
+        ------
+        ModelError
+            If the back-end cannot load the model.
+        ConfigError
+            If an option is unknown, or ``init`` was not called.
         """
         self._expect("load_model", "ready", "loaded")
         configs = self._known("load_model", configs, self.load_options)
@@ -84,13 +132,32 @@ class Executor(ABC):
     def execute(
         self, output_names: Sequence[str], feed: Mapping[str, np.ndarray], configs: Configs | None = None
     ) -> list[np.ndarray]:
-        """The named outputs of the loaded model, in the order of ``output_names``, in their own dtype and shape.
+        """Run the loaded model and return the named outputs.
 
-        feed  array by input name, of the declared dtype and shape (a bfloat16 input may come as float32).
+        Parameters
+        ----------
+        output_names : sequence of str
+            Names of model outputs.
+        feed : Mapping[str, np.ndarray]
+            Array by input name, of the declared dtype and shape. A bfloat16 input may be given as float32.
+        configs : Mapping[str, Any], optional
+            Values of the options in ``execute_options``.
 
-        The arrays belong to the caller. Raises InputError for a feed that does not fit, ModelError for a name that is
-        no output of the model, for an output that cannot be an array, for one of another element type or shape than
-        the model's, and for a model that fails.
+        Returns
+        -------
+        list of np.ndarray
+            The outputs in the order of ``output_names``, in their own dtype and shape. The arrays belong to the caller.
+
+        Raises
+        ------
+        InputError
+            If the feed does not match the inputs of the model.
+        ModelError
+            If a name is not an output of the model; if an output cannot be returned as an array, or differs from the
+            model
+            in element type or shape; or if the model fails.
+        ConfigError
+            If an option is unknown, or no model is loaded.
         """
         self._expect("execute", "loaded")
         assert self._model is not None
@@ -107,37 +174,83 @@ class Executor(ABC):
         return arrays
 
     def release(self) -> None:
-        """Free everything; may be called in any state, and twice. ``init`` may follow."""
+        """Free all resources. The call is allowed in any state and more than once; ``init`` may follow."""
         if self._state not in ("new", "released"):
             self._state, self._model = "released", None
             self.on_release()
 
-    def on_init(self, configs: Configs) -> None:  # noqa: B027 - setting up is optional
-        """Nothing, unless a back-end has to be set up; ``configs`` holds known options only."""
+    def on_init(self, configs: Configs) -> None:  # noqa: B027 - overriding is optional
+        """Set up the back-end. Override this method if the back-end needs a set-up; the default does nothing.
+
+        Parameters
+        ----------
+        configs : Mapping[str, Any]
+            Options that the caller set; only options of ``init_options``.
+        """
 
     @abstractmethod
     def on_load(self, model: onnx.ModelProto, configs: Configs, folder: str | None) -> None:
-        """Load ``model``, letting any earlier one go, without changing it; outputs may be without type and shape."""
+        """Load ``model`` and drop any earlier model.
+
+        Parameters
+        ----------
+        model : onnx.ModelProto
+            The model; it must not be changed. Its outputs may lack type and shape.
+        configs : Mapping[str, Any]
+            Options that the caller set; only options of ``load_options``.
+        folder : str or None
+            Folder of the external data files.
+
+        Raises
+        ------
+        Exception
+            Any exception becomes a ModelError; its message comes from ``plain``.
+        """
 
     @abstractmethod
     def on_execute(self, output_names: list[str], feed: Mapping[str, np.ndarray], configs: Configs) -> list[np.ndarray]:
-        """Newly allocated arrays for ``output_names``, never views of an internal buffer.
+        """Return newly allocated arrays for ``output_names``, never views of an internal buffer.
 
-        The names are outputs of the model; ``feed`` fits it, in the model's own dtypes, and its arrays are read-only:
-        the caller goes on using them.
+        Parameters
+        ----------
+        output_names : list of str
+            Names of model outputs; the base class has checked the names.
+        feed : Mapping[str, np.ndarray]
+            Arrays that match the model's inputs in dtype and shape. The arrays are read-only: the caller keeps using
+            the
+            same memory.
+        configs : Mapping[str, Any]
+            Options that the caller set; only options of ``execute_options``.
+
+        Returns
+        -------
+        list of np.ndarray
+            One array per name, in the same order, in the model's own dtype and shape.
+
+        Raises
+        ------
+        Exception
+            Any exception becomes a ModelError; its message comes from ``plain``.
         """
 
-    def on_release(self) -> None:  # noqa: B027 - releasing is optional
-        """Nothing, unless a back-end holds something; called once, also when ``on_init`` failed half-way."""
+    def on_release(self) -> None:  # noqa: B027 - overriding is optional
+        """Free the resources of the back-end. The default does nothing.
 
-    def check_model(self, model: onnx.ModelProto) -> None:  # noqa: B027 - looking at it is optional
-        """Nothing, unless a back-end sees in a whole model that it runs no part of it; raises ModelError then.
+        The base class calls this method once per ``init``, also if ``on_init`` failed half-way.
+        """
 
-        Called before a model is run part by part, so that one line says it and not one for each tensor.
+    def check_model(self, model: onnx.ModelProto) -> None:  # noqa: B027 - overriding is optional
+        """Raise ModelError if the back-end cannot run any part of the model. The default does nothing.
+
+        The method is called before a model runs part by part, so that the user reads one error instead of one per
+        tensor.
         """
 
     def plain(self, error: Exception) -> str:
-        """The back-end's message as one line; override to name the node or to leave out noise."""
+        """Return the back-end's error message as one line.
+
+        Override this method to name the failing node or to remove noise.
+        """
         return reason_of(error)
 
     def __enter__(self) -> Executor:
@@ -151,15 +264,15 @@ class Executor(ABC):
     def _expect(self, call: str, *states: str) -> None:
         if self._state not in states:
             raise ConfigError(
-                f"executor {self.name}: {call} comes after {' or '.join(states)}, not when it is {self._state} "
-                f"(the order is init, load_model, execute, release)"
+                f"executor {self.name}: {call} needs the state {' or '.join(states)}, but the state is {self._state}. "
+                f"Call init, load_model, execute, release in this order."
             )
 
     def _known(self, call: str, configs: Configs | None, options: Mapping[str, str]) -> Configs:
         for key in configs or {}:
             if key not in options:
-                takes = hint(key, options) if options else ", it takes none"
-                raise ConfigError(f"executor {self.name}: {call} knows no option {key!r}{takes}")
+                takes = hint(key, options) if options else "; it accepts no options"
+                raise ConfigError(f"executor {self.name}: {call} has no option {key!r}{takes}")
         return configs or {}
 
     @contextmanager
@@ -175,14 +288,15 @@ class Executor(ABC):
 def _check_outputs(
     model: onnx.ModelProto, names: Sequence[str], arrays: Sequence[Any], feed: Mapping[str, np.ndarray], giver: str
 ) -> None:
-    """Raises ModelError for too few or too many outputs, and for an array of another element type or shape than the
-    model's. Anything but an array (a sequence, nothing) is left to the caller.
+    """Raise ModelError if the number of arrays, an element type or a shape differs from the model.
 
-    A shape that the model declares may be wrong, as exporters write some: where the array differs from it, or the model
-    says nothing, inference from the feed's shapes decides. What inference does not know passes.
+    Values that are not arrays (a sequence, None) are left to the caller. Exporters sometimes declare a wrong shape: if
+    an
+    array differs from the declared shape, or none is declared, shape inference from the feed decides. A size that the
+    inference does not know is accepted.
     """
     if len(arrays) != len(names):
-        raise ModelError(f"{giver} gave {len(arrays)} arrays for {len(names)} outputs")
+        raise ModelError(f"{giver} returned {len(arrays)} arrays for {len(names)} outputs")
     declared = {info.name: info.type for info in model.graph.output}
     inferred: Mapping[str, onnx.TypeProto] | None = None
     for name, array in zip(names, arrays):
@@ -193,23 +307,23 @@ def _check_outputs(
         kind = inferred.get(name, declared[name])
         dtype = _dtype(declared[name]) or _dtype(kind)
         if dtype is not None and array.dtype != dtype:
-            raise ModelError(f"{giver} gave {array.dtype} for the output {name!r}, which is {dtype} in the model")
+            raise ModelError(f"{giver} returned {array.dtype} for output {name!r}; the model declares {dtype}")
         sizes = sizes_of(kind)
         if name in inferred and sizes is not None and not fits(array.shape, sizes):
             raise ModelError(
-                f"{giver} gave the shape {list(array.shape)} for the output {name!r}, "
-                f"which is {shape_text(sizes)} in the model"
+                f"{giver} returned shape {list(array.shape)} for output {name!r}; the model declares "
+                f"{shape_text(sizes)}"
             )
 
 
 def _is_declared(array: np.ndarray | np.generic, kind: onnx.TypeProto) -> bool:
-    """Whether an array is what the model declares in full."""
+    """Return whether an array has exactly the declared element type and shape."""
     sizes = sizes_of(kind)
     return sizes is not None and array.dtype == _dtype(kind) and fits(array.shape, sizes)
 
 
 def _dtype(kind: onnx.TypeProto) -> np.dtype | None:
-    """The element type of a declared tensor as numpy has it; None where the model does not say, or for text."""
+    """Return the numpy dtype of a declared tensor, or None for an unknown type or text."""
     dtype = dtype_of(kind.tensor_type.elem_type) if kind.tensor_type.elem_type else None
     return None if dtype is None or dtype.hasobject else dtype
 
@@ -221,6 +335,6 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 
 
 def reason_of(error: BaseException) -> str:
-    """First non-empty line of the message, prefixed with the exception type when the message is too short."""
+    """Return the first non-empty line of the message, after the exception type if the line has at most three words."""
     line = next((text.strip() for text in str(error).splitlines() if text.strip()), "")
     return line if len(line.split()) > 3 else f"{type(error).__name__}: {line}".rstrip(": ")

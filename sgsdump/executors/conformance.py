@@ -1,4 +1,6 @@
-"""The duties of every executor, as tests that the author of a plug-in runs on it. Plain asserts; pytest collects them:
+"""Conformance tests that every executor must pass; the author of a plug-in runs them with pytest.
+
+::
 
     from sgsdump.executors.conformance import ExecutorConformance
 
@@ -6,7 +8,8 @@
         def make(self):
             return MyExecutor()
 
-The model is small: a convolution, a branch, a matrix product, an integer and a boolean path; the oracle is numpy.
+The test model is small: a convolution, a branch, a matrix product, an integer path and a boolean path. Expected values
+come from numpy.
 """
 
 from __future__ import annotations
@@ -29,16 +32,21 @@ __all__ = ["ExecutorConformance", "assert_raises", "other_model", "small_feed", 
 
 Feed = dict[str, np.ndarray]
 FLOAT = TensorProto.FLOAT
-# In the order of the graph; names as exporters write them.
+# In graph order; the names include characters that exporters use.
 OUTPUTS = ["block/conv.1", "relu:0", "pooled", "flat", "scores", "best", "picked", "not keep"]
 
 
 class ExecutorConformance:
-    """Subclass it with a ``make`` that gives a new executor, not yet initialised.
+    """Test class; subclass it with a ``make`` method that returns a new, uninitialised executor.
 
-    tolerance   the largest |difference| to numpy, as a share of the largest |value| of the tensor.
-    configs     what ``init`` gets.
-    any_batch   False for a back-end that cannot take a model with a free batch size.
+    Attributes
+    ----------
+    tolerance : float
+        Largest allowed |difference| from numpy, as a fraction of the largest |value| of the tensor.
+    configs : Mapping[str, Any] or None
+        Options for ``init``.
+    any_batch : bool
+        Set to False for a back-end that does not support a free batch size.
     """
 
     tolerance = 1e-5
@@ -47,10 +55,10 @@ class ExecutorConformance:
 
     @abstractmethod
     def make(self) -> Executor:
-        """A new executor, not yet initialised."""
+        """Return a new executor that is not initialised."""
 
     def open(self) -> AbstractContextManager[Executor]:
-        """The initialised executor that the tests use."""
+        """Return the initialised executor that the tests use."""
         executor = self.make()
         executor.init(self.configs)
         return executor
@@ -66,7 +74,7 @@ class ExecutorConformance:
             largest = np.abs(expected[name]).max()
             np.testing.assert_allclose(array, expected[name], rtol=0, atol=self.tolerance * largest, err_msg=name)
 
-    # The values are the model's, whatever the executor ran before.
+    # Values match the model, whatever the executor ran before.
 
     def test_outputs_have_the_models_names_shapes_types_and_values(self) -> None:
         with self.open() as executor:
@@ -87,7 +95,7 @@ class ExecutorConformance:
                 self.check(executor.execute([name], small_feed()), [name], small_outputs(small_feed()))
 
     def test_feeds_one_after_another(self) -> None:
-        """Each run gives its own values, and the arrays of an earlier run do not change."""
+        """Check that each run returns its own values, and that arrays of an earlier run do not change."""
         with self.open() as executor:
             executor.load_model(small_model())
             kept = [executor.execute(OUTPUTS, small_feed(seed)) for seed in range(3)]
@@ -158,7 +166,7 @@ class ExecutorConformance:
                 arrays = executor.execute(OUTPUTS, small_feed())
         self.check(arrays, OUTPUTS, small_outputs(small_feed()))
 
-    # An executor is initialised, loaded, run and released in this order, by errors too.
+    # The order is init, load, run, release, also after an error.
 
     def test_calls_out_of_order_are_refused(self) -> None:
         executor = self.make()
@@ -185,7 +193,7 @@ class ExecutorConformance:
             executor.release()
 
     def test_a_failure_releases(self) -> None:
-        """Leaving the ``with`` block by an error releases exactly once."""
+        """Check that an error within the ``with`` block releases the executor exactly once."""
         executor = self.make()
         released = []
         original = executor.on_release
@@ -207,7 +215,7 @@ class ExecutorConformance:
         assert released == [1]
         assert_raises(ConfigError, "execute", lambda: executor.execute(OUTPUTS, small_feed()))
 
-    # A wrong feed, name, option or model is one line of error, and does no harm to what comes after it.
+    # A wrong feed, name, option or model raises an error of one line, and later calls still work.
 
     def test_wrong_feeds_are_refused_and_do_no_harm(self) -> None:
         feed = small_feed()
@@ -241,7 +249,7 @@ class ExecutorConformance:
         executor.release()
 
     def test_a_model_that_cannot_run_is_reported_and_does_no_harm(self) -> None:
-        """At loading or at running, whichever finds it: one line that names the executor."""
+        """Check that loading or running raises an error of one line that names the executor."""
 
         def run(executor: Executor, model: onnx.ModelProto) -> None:
             executor.load_model(model)
@@ -265,7 +273,7 @@ class ExecutorConformance:
 
 
 def assert_raises(kind: type[Exception], words: str, act: Callable[[], object]) -> None:
-    """``act`` raises an error of this kind, in one line that contains ``words``."""
+    """Assert that ``act`` raises an error of this kind, whose message is one line and contains ``words``."""
     try:
         act()
     except kind as error:
@@ -276,7 +284,11 @@ def assert_raises(kind: type[Exception], words: str, act: Callable[[], object]) 
 
 
 def small_model(outputs: list[str] | None = None, batch: int | str = 1) -> onnx.ModelProto:
-    """Inputs ``x/in`` float32 [batch, 3, 4, 6], ``index`` int64 [2], ``keep`` bool [1]; outputs OUTPUTS, untyped."""
+    """Return the test model.
+
+    Inputs are ``x/in`` float32 [batch, 3, 4, 6], ``index`` int64 [2] and ``keep`` bool [1]; outputs are OUTPUTS,
+    untyped.
+    """
     nodes = [
         helper.make_node("Conv", ["x/in", "conv.w", "conv.b"], ["block/conv.1"], "block/conv", pads=[1, 1, 1, 1]),
         helper.make_node("Relu", ["block/conv.1"], ["relu:0"], "relu"),
@@ -311,7 +323,7 @@ def small_feed(seed: int = 0, batch: int = 1) -> Feed:
 
 
 def small_outputs(feed: Feed) -> Feed:
-    """The outputs of ``small_model`` for a feed, by numpy in float64."""
+    """Compute the outputs of ``small_model`` for a feed, with numpy in float64."""
     weights = {name: array.astype(np.float64) for name, array in _weights().items()}
     padded = np.pad(feed["x/in"].astype(np.float64), [(0, 0), (0, 0), (1, 1), (1, 1)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
@@ -326,12 +338,12 @@ def small_outputs(feed: Feed) -> Feed:
 
 
 def other_model(width: int = 2) -> onnx.ModelProto:
-    """``b = a + a``, float32 [1, width]."""
+    """Return the model ``b = a + a``, float32 [1, width]."""
     return _model([helper.make_node("Add", ["a", "a"], ["b"], "add")], width)
 
 
 def broken_model(op_type: str) -> onnx.ModelProto:
-    """A model with one node ``odd`` that no back-end can run on ``a``, float32 [1, 2]."""
+    """Return a model with one node ``odd`` that no back-end can run on ``a``, float32 [1, 2]."""
     return _model([helper.make_node(op_type, ["a", "a"], ["b"], "odd")], 2)
 
 

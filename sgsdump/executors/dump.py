@@ -1,4 +1,4 @@
-"""``dump``: every layer of a model on one input."""
+"""The public function ``dump``: run a model on one input and collect the tensor of every layer."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """By a tensor's name.
+    """Facts about a model's tensors, by tensor name.
 
-    slots    which output of its node it is; 0 when it is not in it.
-    quants   the scale that a quantised model has for it.
-    dynamic  the names of its scale and zero point, where the model finds these as it runs.
-    layout   the order of the axes of 4-D tensors, of all of them.
+    slots    Output index within the node; 0 if the name is missing.
+    quants   Scale and zero point of each tensor in a quantised model.
+    dynamic  Names of the scale and the zero point that the model computes at run time.
+    layout   Axis order of all 4-D tensors.
     """
 
     slots: Mapping[str, int] = field(default_factory=dict)
@@ -39,21 +39,51 @@ class ModelFacts:
 
 @dataclass
 class Summary:
-    """Counts taken while a dump was written: tensors, and those with NaN or Inf."""
+    """Counts of a dump: tensors written, and tensors with NaN or Inf."""
 
     tensors: int = 0
     not_finite: dict[str, str] = field(default_factory=dict)
 
 
 def dump(model: str | Path, data: Data, **beside: Unpack[Beside]) -> Dump:
-    """Every layer's tensor of a model as it computes it, in topological order, in memory; as ``sgsdump dump``, which
-    writes it as it runs. ``save_dump`` writes what this returns.
+    """Run a model on one input and return the tensor of every layer, in topological order.
 
-    model   ONNX, Caffe's ``.prototxt`` (with ``weight_file``), TFLite, OpenVINO.
-    data    of one run; see ``calibrate``.
-    beside  see ``calibrate``.
+    The result is held in memory; ``save_dump`` writes it to a file. The command ``sgsdump dump`` writes while the model
+    runs and needs less memory.
 
-    Raises SgsdumpError: what cannot be read, fed or run.
+    Parameters
+    ----------
+    model : str or Path
+        ONNX, Caffe ``.prototxt`` (with ``weight_file``), TFLite or OpenVINO model.
+    data : str, Path, array, dict of arrays or iterable
+        The input of exactly one run; ``calibrate`` describes all forms.
+    **beside
+        ``preprocess``, ``input_config``, ``weight_file``, ``model_inputs``, ``model_outputs``, ``strict_sdk``; see
+        ``calibrate``.
+
+    Returns
+    -------
+    Dump
+        One record per tensor, in the model's own dtype. Integers of a quantised model keep their scale, or are
+        converted
+        to floats if no dump format stores the type. ``notes`` lists the tensors that were skipped or hold NaN or Inf.
+
+    Raises
+    ------
+    SgsdumpError
+        If the model or the data cannot be read, the data do not match the inputs, there are several inputs, or the
+        model
+        cannot run.
+
+    Examples
+    --------
+    ::
+
+        import sgsdump
+
+        result = sgsdump.dump("model.onnx", "cat.jpg", preprocess="preprocess.py", input_config="input_config.ini")
+        for record in result.records:
+            print(record.name, record.tensor.shape)
     """
     from sgsdump.dumps.dump import Dump
     from sgsdump.executors.onnx_runtime.observed_branches import BranchGuard, with_branches
@@ -81,24 +111,28 @@ def dump(model: str | Path, data: Data, **beside: Unpack[Beside]) -> Dump:
 
 
 def one_of(feeds: Feeds) -> tuple[str, Mapping[str, np.ndarray]]:
-    """The only run. Raises InputError for several."""
+    """Return the only run. Raises InputError for several."""
     from sgsdump.errors import InputError
 
     if len(feeds) != 1:
-        raise InputError(f"there are {len(feeds)} inputs, and one dump is of one; call it for each")
+        raise InputError(f"the data hold {len(feeds)} inputs; dump takes one. Call dump once per input.")
     return feeds[0]
 
 
 def facts_of(model: Model) -> ModelFacts:
-    """Without slots."""
+    """Return the facts of a model, without slots."""
     from sgsdump.models.quantised_model import dynamic_of, quants_of
 
     return ModelFacts({}, quants_of(model), dynamic_of(model.proto), model.layout)
 
 
 def records_of(layers: Iterable[Layer], facts: ModelFacts, summary: Summary) -> Iterator[Record]:
-    """The records of a framework model's dump: all tensors outputs, numbered as they come, labelled by their nodes; the
-    integers of a quantised model as the floats that they mean."""
+    """Yield the records of a framework dump: outputs, numbered in order, labelled by node.
+
+    Integers of a quantised model are converted to the floats they represent, unless the container stores their type
+    with a
+    scale.
+    """
     from sgsdump.dumps.dump import Record
     from sgsdump.dumps.formats.sigmastar.record_header import word_of
     from sgsdump.executors.runner import with_found_scales
@@ -117,14 +151,14 @@ def records_of(layers: Iterable[Layer], facts: ModelFacts, summary: Summary) -> 
 
 
 def not_finite(array: np.ndarray) -> str:
-    """``3 NaN, 1 Inf of 100 values``; an empty string when all are finite."""
+    """Return a text such as ``3 NaN, 1 Inf of 100 values``, or "" if all values are finite."""
     import numpy as np
 
     from sgsdump.tensors.dtypes import is_float
 
     if not is_float(array.dtype):
         return ""
-    # The sum is finite whenever nothing is wrong, short of an overflow, and it is several times faster than a count.
+    # A finite sum proves that all values are finite, and is several times faster than counting.
     with np.errstate(all="ignore"):
         if np.isfinite(array.sum()):
             return ""

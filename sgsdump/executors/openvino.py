@@ -1,8 +1,8 @@
-"""OpenVINO: a second opinion on every tensor, by kernels of its own. Extra ``openvino``.
+"""Executor ``openvino``: a second opinion on every tensor, by OpenVINO's own kernels. Needs the extra ``openvino``.
 
-The model is read by ``read_model``; OpenVINO's ``convert_model``, which reports its use home, is not called. It
-computes in float32 whatever the model's own float type, so that its values can be compared with another back-end's.
-OpenVINO fuses what is between two outputs.
+``read_model`` reads the model; ``convert_model`` is not used because it sends usage data. All values are computed in
+float32, whatever the model's float type, so that they can be compared with another back-end. OpenVINO fuses the
+operators between two outputs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOISE = (
     r"Exception from |Check '|While validating|FrontEnd API failed|Model wasn't fully|Summary:|Conversion is failed|"
     r"To facilitate|Loading input model|\[ ?GENERAL_ERROR|\S+ with a message:"
 )
-# OpenVINO's words for element types that numpy does not have.
+# OpenVINO's names of element types that numpy lacks.
 BEYOND = {
     name: BEYOND_NUMPY[dtype]
     for name, dtype in (
@@ -40,15 +40,17 @@ BEYOND = {
 
 
 class OpenvinoExecutor(Executor):
+    """Back-end of OpenVINO."""
+
     name = "openvino"
-    init_options: ClassVar = {"device": "the OpenVINO device to run on: CPU, the default, GPU, GPU.1, NPU ..."}
+    init_options: ClassVar = {"device": "OpenVINO device: CPU (default), GPU, GPU.1, NPU ..."}
     _request: Any = None
 
     def on_init(self, configs: Configs) -> None:
         try:
             import openvino
         except ImportError:
-            raise MissingExtra("the executor openvino needs OpenVINO: pip install 'sgsdump[openvino]'") from None
+            raise MissingExtra("executor openvino needs OpenVINO: pip install 'sgsdump[openvino]'") from None
         self._library = openvino
         self._device = str(configs.get("device", "CPU"))
         self._core = openvino.Core()
@@ -57,8 +59,8 @@ class OpenvinoExecutor(Executor):
         self._request = None
         if model.ByteSize() + external_bytes(model) > PROTOBUF_LIMIT:
             raise ModelError(
-                "executor openvino cannot load the model: it takes at most 2 GiB of weights in one piece; "
-                "run the model a few layers at a time (mode fast)"
+                "executor openvino cannot load the model: OpenVINO accepts at most 2 GiB of weights. "
+                "Run the model a few layers at a time (mode fast)."
             )
         graph = self._core.read_model(_with_matrix_softmax(in_one_piece(model, folder)).SerializeToString())
         self._request = self._core.compile_model(graph, self._device, SETTINGS).create_infer_request()
@@ -74,7 +76,7 @@ class OpenvinoExecutor(Executor):
         self._core = None
 
     def plain(self, error: Exception) -> str:
-        """OpenVINO's own message without the references to its source code, after the ONNX node it is about."""
+        """Return OpenVINO's message without its source references, prefixed with the ONNX node."""
         text = str(error)
         lines = [line.strip().removeprefix("-- ") for line in text.splitlines() if line.strip()]
         telling = [line for line in lines if not re.match(NOISE, line)]
@@ -92,8 +94,10 @@ class OpenvinoExecutor(Executor):
 
 
 def _with_matrix_softmax(model: ModelProto) -> ModelProto:
-    """Of operator sets 11 and 12 a Softmax is one of a matrix, whose rows are all axes from ``axis`` on; OpenVINO takes
-    the one axis alone. Its rows are laid out for it."""
+    """Return the model with a Flatten and a Reshape around each Softmax of operator sets 11 and 12.
+
+    In these sets Softmax normalises over all axes from ``axis`` on; OpenVINO normalises over one axis.
+    """
     from onnx import ModelProto, NodeProto
 
     if opset_of(model) not in (11, 12) or not any(node.op_type == "Softmax" for node in model.graph.node):
@@ -118,20 +122,24 @@ def _with_matrix_softmax(model: ModelProto) -> ModelProto:
 
 
 def _input_names(model: ModelProto, ports: Sequence[Collection[str]]) -> list[str]:
-    """The model's name of each of OpenVINO's inputs. It drops those that nothing reads; what a Dropout alone reads has
-    the Dropout's name in place of its own, and fed by its own it would stay as the memory was."""
+    """Return the model's name of each OpenVINO input.
+
+    OpenVINO drops inputs without a reader. An input that only a Dropout reads takes the Dropout's name; fed under its
+    own
+    name, the input would keep uninitialised memory.
+    """
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [info.name for info in model.graph.input if info.name not in constants]
     names = [next((name for name in inputs if name in port), "") for port in ports]
     read = {name for node in model.graph.node for name in needs(node)}
     renamed = [name for name in inputs if name in read and name not in names]
     if "" in names and names.count("") != len(renamed):
-        raise ModelError(f"executor openvino cannot load the model: it has lost the names of {', '.join(renamed)}")
+        raise ModelError(f"executor openvino cannot load the model: OpenVINO lost the names of {', '.join(renamed)}")
     return [name or renamed.pop(0) for name in names]
 
 
 def array_of(name: str, tensor: Any) -> np.ndarray:
-    """A copy: the tensor's memory is filled anew by the next run."""
+    """Return a copy of the tensor's values; the next run overwrites the tensor's memory."""
     word = tensor.element_type.get_type_name()
     shape = tuple(tensor.shape)
     if word in BEYOND:
@@ -139,5 +147,5 @@ def array_of(name: str, tensor: Any) -> np.ndarray:
         raw = tensor.data.reshape(-1).view(np.uint8)[:size].tobytes()
         return unpacked(raw, BEYOND[word], tensor.size).reshape(shape)
     if word == "string":
-        raise ModelError(f"executor openvino: output {name!r} cannot be given: holds text, not numbers")
+        raise ModelError(f"executor openvino: output {name!r} cannot be returned: holds text, not numbers")
     return np.array(tensor.data).reshape(shape)

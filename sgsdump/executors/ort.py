@@ -1,7 +1,7 @@
-"""onnxruntime, the whole model in one session, on the CPU unless another execution provider is asked for.
+"""Executor ``ort``: onnxruntime runs the whole model in one session, by default on the CPU.
 
-Optimisation is off unless asked for, so that every tensor is what the model says and a model cut anywhere gives the
-same values. Big weights are shared, not copied; external data are read by onnxruntime itself, at any size.
+Graph optimisation is off by default: every tensor then matches the model, and a model that is cut anywhere gives the
+same values. Large weights are shared, not copied. onnxruntime reads external data itself, at any size.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ LEVELS = {
 
 
 class OrtExecutor(Executor):
+    """Back-end of onnxruntime."""
+
     name = "ort"
     init_options: ClassVar = {
-        "optimisation": f"how far onnxruntime may rewrite and fuse the graph: {', '.join(LEVELS)}; none is the default",
-        "provider": "onnxruntime's execution provider, such as CUDAExecutionProvider (or CUDA); the default, CPU, "
-        "runs what another cannot",
-        "threads": "threads within one operator; 0, the default, takes one per processor core",
+        "optimisation": f"graph optimisation level of onnxruntime: {', '.join(LEVELS)} (default: none)",
+        "provider": "execution provider of onnxruntime, such as CUDAExecutionProvider or CUDA (default: CPU, which "
+        "also runs operators that another provider lacks)",
+        "threads": "threads within one operator (default: 0, one per processor core)",
     }
     _session: ort.InferenceSession | None = None
     _shared: Mapping[str, ort.OrtValue] = MappingProxyType({})
@@ -58,7 +60,7 @@ class OrtExecutor(Executor):
         self._providers = providers(str(configs.get("provider", CPU)))
         threads = str(configs.get("threads", 0))
         if not threads.isdecimal():
-            raise ConfigError(f"executor ort: threads is a number of threads or 0, not {threads!r}")
+            raise ConfigError(f"executor ort: threads is {threads!r}; give a number from 0")
         self._level, self._threads = LEVELS[level], int(threads)
 
     def on_load(self, model: ModelProto, configs: Configs, folder: str | None) -> None:
@@ -85,7 +87,7 @@ class OrtExecutor(Executor):
         for name, value in zip(output_names, values):
             reason = why_not(value)
             if reason:
-                raise ModelError(f"executor ort: output {name!r} cannot be given: {reason}")
+                raise ModelError(f"executor ort: output {name!r} cannot be returned: {reason}")
         return [to_array(value) for value in values]
 
     def on_release(self) -> None:

@@ -1,8 +1,9 @@
-"""ONNX's own reference evaluator (1.23): plain numpy, slow, and true to the operator definitions.
+"""Executor ``reference``: ONNX's own reference evaluator (1.23), which is plain numpy, slow, and follows the standard.
 
-Its known oddities: a Loop's scan output of scalars has a further axis of 1, and what OptionalGetElement gives has one
-in front. Operators that it computes differently from their definition are computed right here, each by a class named
-after it, which is how the evaluator finds it; options of recurrent operators that it silently ignores are refused.
+Known oddities of the evaluator: a scan output of scalars in a Loop has one extra axis of size 1 at the end, and the
+output of OptionalGetElement one at the front. Operators that the evaluator computes differently from the standard are
+implemented here; the evaluator finds each class by the operator's name. Options of recurrent operators that the
+evaluator silently ignores are refused.
 """
 
 from __future__ import annotations
@@ -30,16 +31,18 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
-# The operator sets in which a BatchNormalization trains when it has more than one output, and only then.
+# Operator sets in which BatchNormalization is in training mode exactly if it has more than one output.
 OUTPUTS_TELL_TRAINING = range(7, 14)
-# Those in which Softmax and its kin see a matrix: the axes before ``axis``, and all the others as one.
+# Operator sets in which Softmax, LogSoftmax and Hardmax flatten the input to a matrix, split at ``axis``.
 MATRIX_SOFTMAX = range(1, 13)
-# Those whose RoiAlign has no coordinate_transformation_mode: its corners are not moved by half a pixel.
+# Operator sets whose RoiAlign has no coordinate_transformation_mode: corners are not shifted by half a pixel.
 CORNERS_STAY = range(10, 16)
 SIGMOID_TANH = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"]}
 
 
 class ReferenceExecutor(Executor):
+    """Back-end of the ONNX reference evaluator."""
+
     name = "reference"
     _evaluator: Any = None
 
@@ -49,7 +52,7 @@ class ReferenceExecutor(Executor):
         self._evaluator = ReferenceEvaluator(in_one_piece(model, folder), new_ops=operators)
 
     def on_execute(self, output_names: list[str], feed: Mapping[str, np.ndarray], configs: Configs) -> list[np.ndarray]:
-        # NaN and Inf stay in the values, for the caller to report; numpy's warnings would name no tensor.
+        # The caller reports NaN and Inf in the values; numpy's warnings would not name the tensor.
         with np.errstate(all="ignore"):
             values = self._evaluator.run(output_names, dict(feed))
         return [_array(name, value) for name, value in zip(output_names, values)]
@@ -58,7 +61,7 @@ class ReferenceExecutor(Executor):
         self._evaluator = None
 
     def plain(self, error: Exception) -> str:
-        """The evaluator names no node; the innermost one at work when it failed is in its frame."""
+        """Return the message with the name of the failing node, which is read from the evaluator's stack frame."""
         node = None
         trace = error.__traceback__
         while trace:
@@ -71,15 +74,15 @@ class ReferenceExecutor(Executor):
 def _array(name: str, value: Any) -> np.ndarray:
     if value is None or isinstance(value, (list, dict)):
         kind = "an optional value that is absent" if value is None else "a sequence or a map, not a tensor"
-        raise ModelError(f"executor reference: output {name!r} cannot be given: {kind}")
+        raise ModelError(f"executor reference: output {name!r} cannot be returned: {kind}")
     array = np.array(value)
     if array.dtype.kind in "OUS":
-        raise ModelError(f"executor reference: output {name!r} cannot be given: holds text, not numbers")
+        raise ModelError(f"executor reference: output {name!r} cannot be returned: holds text, not numbers")
     return array
 
 
 def corrected(opset: int) -> list[type[OpRun]]:
-    """The operators to put in the place of the evaluator's own, in models of this operator set."""
+    """Return the operators that replace the evaluator's own in models of this operator set."""
     chosen: list[type[OpRun]] = [AveragePool, GRU, Loop, LpNormalization, LSTM, MaxPool, RNN]
     if opset in OUTPUTS_TELL_TRAINING:
         chosen.append(BatchNormalization)
@@ -91,8 +94,12 @@ def corrected(opset: int) -> list[type[OpRun]]:
 
 
 class BatchNormalization(OpRun):
-    """https://onnx.ai/onnx/operators/onnx__BatchNormalization.html, versions 7 and 9, inference. The evaluator
-    normalises by the batch's own statistics, as in training (https://github.com/onnx/onnx/pull/8442)."""
+    """BatchNormalization of versions 7 and 9, inference mode.
+
+    https://onnx.ai/onnx/operators/onnx__BatchNormalization.html. The evaluator normalises with the statistics of the
+    batch,
+    as in training (https://github.com/onnx/onnx/pull/8442).
+    """
 
     op_domain = ""
 
@@ -107,7 +114,7 @@ class BatchNormalization(OpRun):
         **rest: Any,
     ) -> tuple[np.ndarray]:
         if len(self.onnx_node.output) > 1 or rest.get("spatial") == 0:
-            raise NotImplementedError("BatchNormalization in training, or without spatial, is not run")
+            raise NotImplementedError("BatchNormalization in training mode or with spatial=0 is not supported")
         wide = np.promote_types(x.dtype, np.float32)
         scale, bias, mean, var = (
             array.astype(wide).reshape(-1, *[1] * (x.ndim - 2)) for array in (scale, bias, mean, var)
@@ -117,13 +124,13 @@ class BatchNormalization(OpRun):
 
 
 class Softmax(OpRun):
-    """Versions 1 and 11; the evaluator knows version 13 only, which normalises along one axis."""
+    """Softmax of versions 1 and 11; the evaluator implements version 13 only, which normalises along one axis."""
 
     op_domain = ""
 
     def _run(self, x: np.ndarray, axis: int = 1) -> tuple[np.ndarray]:
         if not any(item.name == "axis" for item in self.onnx_node.attribute):
-            axis = 1  # the evaluator gives version 13's default
+            axis = 1  # the evaluator passes the default of version 13
         rows = x.reshape(int(np.prod(x.shape[: axis % x.ndim])), -1)
         return (self._of_rows(rows).astype(x.dtype).reshape(x.shape),) if x.size else (x,)
 
@@ -144,7 +151,7 @@ class Hardmax(Softmax):
 
 
 class Loop(_Loop):
-    """Without a condition it goes on; the evaluator's own does not begin."""
+    """Loop that runs without a condition input; the evaluator's own stops before the first iteration."""
 
     op_domain = ""
 
@@ -153,7 +160,7 @@ class Loop(_Loop):
 
 
 class LpNormalization(OpRun):
-    """The evaluator's sum for p = 1 is that of the values, not of their sizes."""
+    """LpNormalization whose norm for p = 1 sums absolute values; the evaluator sums signed values."""
 
     op_domain = ""
 
@@ -163,7 +170,7 @@ class LpNormalization(OpRun):
 
 
 class RoiAlign(_RoiAlign):
-    """Version 10: coordinate_transformation_mode came with version 16, whose default is another rule."""
+    """RoiAlign of version 10; version 16 added coordinate_transformation_mode with a different default."""
 
     op_domain = ""
 
@@ -172,7 +179,7 @@ class RoiAlign(_RoiAlign):
 
 
 class _Recurrent(OpRun):
-    """Refuses what the evaluator's own passes over: its numbers would be those of another operator."""
+    """Recurrent operator that refuses the attributes and inputs that the evaluator silently ignores."""
 
     op_domain = ""
 
@@ -186,7 +193,7 @@ class _Recurrent(OpRun):
         if lengths is not None and (np.asarray(lengths) != inputs[0].shape[1 if attributes.get("layout") else 0]).any():
             passed_over.append("sequence_lens")
         if passed_over:
-            raise NotImplementedError(f"the reference evaluator does not compute {' and '.join(passed_over)} of {name}")
+            raise NotImplementedError(f"the reference evaluator ignores {' and '.join(passed_over)} of {name}")
         return super()._run(*inputs, **attributes)  # type: ignore[safe-super]
 
 
@@ -203,7 +210,7 @@ class RNN(_Recurrent, CommonRNN):
 
 
 class MaxPool(_MaxPool):
-    """The evaluator's own is wrong where pads differ, SAME_LOWER rounds, or the last window reaches over the edge."""
+    """MaxPool; the evaluator's is wrong for unequal pads, for SAME_LOWER, and if the last window exceeds the edge."""
 
     op_domain = ""
 
@@ -217,7 +224,7 @@ class MaxPool(_MaxPool):
 
 
 class AveragePool(OpRun):
-    """As MaxPool."""
+    """AveragePool; the evaluator's own has the same errors as its MaxPool."""
 
     op_domain = ""
 
@@ -229,8 +236,7 @@ class AveragePool(OpRun):
 
 
 class _Windows(NamedTuple):
-    """Where a pooling's windows lie, axis by axis: how far each reaches, how far they are apart, what is padded, how
-    many there are, and by how much the last one reaches beyond the padding."""
+    """Geometry of pooling windows, one element per axis; ``beyond``: how far the last window exceeds the padding."""
 
     spans: np.ndarray
     strides: np.ndarray
@@ -251,17 +257,17 @@ class _Windows(NamedTuple):
             before, after = (total // 2, total - total // 2)[:: 1 if auto_pad == "SAME_UPPER" else -1]
         steps = (sizes + before + after - spans) / strides
         counts = (np.ceil(steps) if attributes.get("ceil_mode") else np.floor(steps)).astype(int) + 1
-        counts -= (counts - 1) * strides >= sizes + before  # no window begins after the values
+        counts -= (counts - 1) * strides >= sizes + before  # no window starts beyond the values
         beyond = np.maximum((counts - 1) * strides + spans - sizes - before - after, 0)
         return cls(spans, strides, dilations, before, after, counts, beyond)
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """Those of a view that lie within a window."""
+        """Axes of a view that lie within a window."""
         return tuple(range(-len(self.spans), 0))
 
     def view(self, x: np.ndarray, padding: float, beyond: float) -> np.ndarray:
-        """The windows of [N, C, ...] values, padded by ``padding`` and after that by ``beyond``."""
+        """Return the windows of [N, C, ...] values, padded with ``padding`` and then with ``beyond``."""
         x = np.pad(x, [(0, 0), (0, 0), *zip(self.before, self.after)], constant_values=padding)
         x = np.pad(x, [(0, 0), (0, 0), *((0, size) for size in self.beyond)], constant_values=beyond)
         windows = sliding_window_view(x, tuple(self.spans), tuple(range(2, x.ndim)))  # type: ignore[call-overload]

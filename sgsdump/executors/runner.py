@@ -1,9 +1,11 @@
-"""A runner gives every tensor of a model, one after another, in the fastest way its back-end allows.
+"""The contract of a runner, which yields every tensor of a model, one after another.
 
-runner = SegmentRunner(model)
-for layer in runner.run({"input": array}):
-    print(layer.name, layer.array.shape)
-print(runner.skipped)
+::
+
+    runner = SegmentRunner(model)
+    for layer in runner.run({"input": array}):
+        print(layer.name, layer.array.shape)
+    print(runner.skipped)
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from sgsdump.progress import Advance, unwatched
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """One output tensor of one node: ``array`` in the model's own layout and dtype, ``node`` the node's name or ""."""
+    """One output tensor of one node: ``array`` in the model's layout and dtype, ``node`` the node's name or ""."""
 
     name: str
     node: str
@@ -30,7 +32,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Skip:
-    """A tensor of the model that cannot be given as an array, and why; ``failed``: running it went wrong."""
+    """A tensor that cannot be returned as an array, and the reason; ``failed`` is True if its node failed."""
 
     name: str
     op_type: str
@@ -39,28 +41,30 @@ class Skip:
 
 
 class Runner(Protocol):
-    """A model made ready to run on many feeds, one at a time."""
+    """A model that is ready to run on many feeds, one at a time."""
 
     skipped: dict[str, Skip]
-    """Tensors, by name, that no run gave so far."""
+    """Tensors that no run has returned so far, by name."""
 
     def run(
         self, feed: Mapping[str, np.ndarray], only: Collection[str] | None = None, advance: Advance = unwatched
     ) -> Iterator[Layer]:
-        """Every node output in topological order, freed when no later node needs it.
+        """Yield every node output in topological order; each is freed after its last reader.
 
-        feed      array by input name, of the declared dtype and shape (a bfloat16 input may come as float32).
-        only      names of the tensors to give; None gives all.
-        advance   called with (nodes done, nodes in all) after each node.
+        feed      array by input name, of the declared dtype and shape (float32 is accepted for a bfloat16 input).
+        only      names of the tensors to yield; None yields all.
+        advance   called with (nodes done, all nodes) after each node.
 
-        Raises InputError for a feed that does not fit, ModelError for a node that fails.
+        Raises InputError for a feed that does not match, ModelError for a node that fails.
         """
 
 
 def with_found_scales(layers: Iterable[Layer], dynamic: Mapping[str, tuple[str, str]]) -> Iterator[Layer]:
-    """The layers; the codes of a DynamicQuantizeLinear wait for the two that come after them and become floats.
+    """Yield the layers, with the integers of each DynamicQuantizeLinear converted to floats.
 
-    dynamic  of such codes the names of their scale and zero point.
+    The integers wait for the scale and the zero point, which are the next two layers.
+
+    dynamic  names of the scale and the zero point, by the name of the integer tensor.
     """
     waiting: dict[str, Layer] = {}
     for layer in layers:

@@ -1,7 +1,7 @@
-"""SDAA accelerators: a place for the vendor's back-end, whose package is not public.
+"""Placeholder for the SDAA accelerator back-end, whose vendor package is not public.
 
-The vendor's inference package (its TVM with the ``sdaa`` target) comes with the accelerator's SDK. To use it,
-wrap it as in docs/own_executor.md and register it under this name; the plug-in replaces this executor:
+The vendor's inference package (a TVM with the ``sdaa`` target) comes with the accelerator's SDK. To use the package,
+wrap it as in docs/own_executor.md and register the class under this name; the plug-in replaces this executor::
 
     [project.entry-points."sgsdump.executors"]
     sdaa = "my_package.sdaa:SdaaExecutor"
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 NEEDED = (
-    "the executor sdaa needs the accelerator vendor's inference package, and a package that offers it by the entry "
-    "point 'sdaa' of the group sgsdump.executors; how to write one: docs/own_executor.md"
+    "executor sdaa needs the accelerator vendor's inference package and a plug-in that registers it as entry point "
+    "'sdaa' of the group sgsdump.executors. See docs/own_executor.md."
 )
 
 

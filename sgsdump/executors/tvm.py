@@ -1,12 +1,12 @@
-"""Apache TVM by its Relax importer, compiled for this machine's processor, untuned. Extra ``tvm``.
+"""Executor ``tvm``: Apache TVM through its Relax importer, compiled for the local CPU, untuned.
 
-LSTM, Loop and optional values are beyond Relax's importer, and so are some float16 models. Your own optimising
-passes come from a Python file, as users of accelerators have them, with a function
+Needs the extra ``tvm``. Relax's importer does not support LSTM, Loop, optional values and some float16 models. A Python
+file can add your own optimisation passes, as accelerator vendors do. The file defines the function::
 
     def use_passes(ir_module, configs):        # or only (ir_module)
         return tvm.transform.Sequential([...])(ir_module)
 
-that is called with the imported module and, as ``configs``, a dict of the options given to the executor.
+The function receives the imported module and, as ``configs``, a dict of the options given to the executor.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ if TYPE_CHECKING:
 
 
 class TvmExecutor(Executor):
+    """Back-end of Apache TVM."""
+
     name = "tvm"
     init_options: ClassVar = {
-        "target": "what TVM compiles for: llvm, the default, or another CPU target such as 'llvm -mcpu=native'",
-        "passes": "a Python file with use_passes(ir_module, configs), run on the module before it is compiled",
+        "target": "TVM compilation target: llvm (default) or another CPU target such as 'llvm -mcpu=native'",
+        "passes": "Python file with use_passes(ir_module, configs), which is called before the module is compiled",
     }
     _module: Any = None
     _machine: Any = None
@@ -46,7 +48,7 @@ class TvmExecutor(Executor):
             from tvm import relax
             from tvm.relax.frontend.onnx import from_onnx
         except ImportError:
-            raise MissingExtra("the executor tvm needs Apache TVM: pip install 'sgsdump[tvm]'") from None
+            raise MissingExtra("executor tvm needs Apache TVM: pip install 'sgsdump[tvm]'") from None
         self._tvm, self._relax, self._from_onnx = tvm, relax, from_onnx
         self._configs = dict(configs)
         target = configs.get("target", "llvm")
@@ -60,14 +62,14 @@ class TvmExecutor(Executor):
         self._module = self._machine = None
         self._said = io.StringIO()
         with warnings.catch_warnings(), redirect_stdout(self._said):
-            # The importer calls outputs without a type a mistake, and goes on to infer it; what it prints says where
-            # it failed.
+            # The importer warns about outputs without a type, then infers the type. Its printed text names the operator
+            # that failed (see ``plain``).
             warnings.simplefilter("ignore")
             module = self._from_onnx(in_one_piece(model, folder), keep_params_in_input=False)
         if self._passes:
             module = self._passes(module, self._configs)
             if not isinstance(module, self._tvm.IRModule):
-                raise ConfigError(f"executor tvm: use_passes gave a {type(module).__name__}, not an IRModule")
+                raise ConfigError(f"executor tvm: use_passes returned a {type(module).__name__}, not an IRModule")
         self._module = module
         executable = self._tvm.compile(module, target=self._target)
         self._machine = self._relax.VirtualMachine(executable, self._tvm.cpu())
@@ -80,32 +82,32 @@ class TvmExecutor(Executor):
         return [_array(tensors[self._index[name]]) for name in output_names]
 
     def ir_text(self) -> str:
-        """The loaded model in Relax, after the passes: one line an operator, with attributes, shapes and dtypes.
+        """Return the loaded model in Relax after the passes: one line per operator, with attributes, shapes and dtypes.
 
-        Raises ModelError when no model is loaded.
+        Raises ModelError if no model is loaded.
         """
         if self._module is None:
-            raise ModelError("executor tvm: no model is loaded; ir_text comes after load_model")
+            raise ModelError("executor tvm: no model is loaded; call load_model before ir_text")
         return self._module["main"].script(show_meta=False)
 
     def on_release(self) -> None:
         self._module = self._machine = None
 
     def plain(self, error: Exception) -> str:
-        """The importer prints the operator at fault and raises something else."""
+        """Return the message, prefixed with the failing operator, which the importer prints but does not raise."""
         printed = self._said.getvalue().strip().splitlines()
         return ": ".join([*printed[-1:], reason_of(error)])
 
 
 def _array(value: Any) -> np.ndarray:
-    """A copy of a tensor; a shape or a number computed by TVM itself as int64, as ONNX has them."""
+    """Return a copy of a tensor; a shape or number that TVM computes itself becomes int64, as in ONNX."""
     return np.array(value.numpy()) if hasattr(value, "numpy") else np.array(value, np.int64)
 
 
 def _passes(file: Path) -> Any:
-    """The file's ``use_passes`` as a function of module and configs. Raises ConfigError, InputError."""
+    """Return the file's ``use_passes`` as a function of module and configs. Raises ConfigError, InputError."""
     if not file.is_file():
-        raise ConfigError(f"executor tvm: no such passes file: {file}")
+        raise ConfigError(f"executor tvm: passes file {file} not found")
     function = getattr(import_file(file, "passes"), "use_passes", None)
     if not callable(function):
         raise ConfigError(f"executor tvm: {file} has no function use_passes(ir_module, configs)")

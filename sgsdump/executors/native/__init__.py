@@ -1,4 +1,7 @@
-"""The runtimes of models that only their own framework runs, by ``Native.runtime``; ``base.py`` is the contract."""
+"""Table of the runtimes for models that only their own framework runs, by ``Native.runtime``.
+
+``base.py`` is the contract of a runtime.
+"""
 
 from sgsdump.registry import Registry
 

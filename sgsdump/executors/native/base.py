@@ -1,7 +1,7 @@
-"""The contract of a runtime: a framework that runs a model file of its own as a whole and keeps every tensor.
+"""The contract of a runtime: a framework that runs its own model format as a whole and keeps every tensor.
 
-A runtime works in a process of its own (``worker.py``): the file is anyone's, and the frameworks' native code may end
-the process that reads a damaged one.
+A runtime works in its own process (``worker.py``): a model file is untrusted, and native code of the frameworks may
+crash on a damaged file.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ Key = tuple[str | int, ...]
 
 
 class Runtime(ABC):
-    """A model of ``path`` that is ready to run. Making one raises MissingExtra without the framework's package, and
-    ModelError or anything of the framework's own for a file that it does not take.
+    """A model file at ``path``, ready to run.
 
-    tensors  the keys (``Native.keys``) of all that will be asked for.
+    tensors  keys (``Native.keys``) of all tensors that will be requested.
+
+    The constructor raises MissingExtra if the framework's package is missing, and ModelError or an exception of the
+    framework for a file that it cannot load.
     """
 
     @abstractmethod
@@ -26,8 +28,11 @@ class Runtime(ABC):
 
     @abstractmethod
     def run(self, feed: Mapping[Key, np.ndarray]) -> None:
-        """Run once; ``feed`` holds every input, in the model's own types."""
+        """Run the model once; ``feed`` holds every input in the model's own types."""
 
     @abstractmethod
     def value(self, key: Key) -> np.ndarray:
-        """A tensor of the last run as the model stores it. Raises ModelError, or anything of the framework's own."""
+        """Return a tensor of the last run as stored in the model.
+
+        Raises ModelError, or an exception of the framework.
+        """

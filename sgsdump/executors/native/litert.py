@@ -1,5 +1,7 @@
-"""TFLite models by LiteRT (ai-edge-litert), the extra ``tflite``: delegates are off and every tensor is kept, so that
-the operators are those of the file."""
+"""Runtime of TFLite models: LiteRT (ai-edge-litert), the extra ``tflite``.
+
+Delegates are off and every tensor is kept, so that the operators are those of the file.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ class LiteRt(Runtime):
         try:
             from ai_edge_litert.interpreter import Interpreter, OpResolverType
         except ImportError as error:
-            raise MissingExtra("a TFLite model needs LiteRT (ai-edge-litert): pip install 'sgsdump[tflite]'") from error
+            raise MissingExtra("TFLite models need LiteRT (ai-edge-litert): pip install 'sgsdump[tflite]'") from error
         self._interpreter = Interpreter(
             model_path=path,
             experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,
@@ -36,7 +38,7 @@ class LiteRt(Runtime):
         run.invoke()
 
     def value(self, key: Key) -> np.ndarray:
-        array = np.asarray(self._interpreter.get_tensor(int(key[0])))  # LiteRT gives a number for a tensor without axes
+        array = np.asarray(self._interpreter.get_tensor(int(key[0])))  # LiteRT returns a scalar for a 0-D tensor
         if array.dtype.kind not in "biufcV":
-            raise ModelError("its values are not numbers")
+            raise ModelError("holds text, not numbers")
         return array

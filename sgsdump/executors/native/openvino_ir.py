@@ -1,5 +1,7 @@
-"""OpenVINO models by OpenVINO, the extra ``openvino``, in float32 and with every tensor asked for as an output, so that
-nothing between two of them is fused."""
+"""Runtime of OpenVINO models: OpenVINO, the extra ``openvino``, in float32.
+
+Every requested tensor becomes an output, so that OpenVINO does not fuse the operators between two of them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ class OpenvinoIr(Runtime):
         try:
             import openvino
         except ImportError as error:
-            raise MissingExtra("an OpenVINO model needs OpenVINO: pip install 'sgsdump[openvino]'") from error
+            raise MissingExtra("OpenVINO models need OpenVINO: pip install 'sgsdump[openvino]'") from error
         self._library = openvino
         core = openvino.Core()
         model = core.read_model(path)
@@ -35,7 +37,7 @@ class OpenvinoIr(Runtime):
 
     def value(self, key: Key) -> np.ndarray:
         if key not in self._places:
-            raise ModelError("OpenVINO has no layer of this name in its own graph")
+            raise ModelError("OpenVINO's own graph has no layer of this name")
         return array_of(str(key[0]), self._request.get_output_tensor(self._places[key]))
 
 

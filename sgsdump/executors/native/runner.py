@@ -1,8 +1,8 @@
-"""The runner of models that only their own framework runs, each as a whole.
+"""Runner of models that only their own framework runs, each as a whole.
 
-The framework works in a process of its own; where that ends, one line says so. A quantised input takes real values,
-which are rounded to its codes here (to nearest even, and clipped), or codes of the model's own type as they are. A
-quantised tensor is given as its codes, with how they are dequantised.
+The framework works in its own process; if the process ends, one error line reports it. A quantised input accepts real
+values, which are rounded to integers here (half to even, clipped), or integers of the model's own type unchanged.
+Quantised tensors are returned as integers, with their scale and zero point.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from sgsdump.tensors.types import Quant
 
 
 class NativeRunner:
-    """See ``Runner``. Raises MissingExtra without the framework's package, ModelError for a model it does not take."""
+    """Runner of a native model; see ``Runner``.
+
+    Raises MissingExtra without the framework's package, ModelError for a model that the framework cannot load.
+    """
 
     def __init__(self, model: Model):
         assert model.native is not None
@@ -42,7 +45,7 @@ class NativeRunner:
     def run(
         self, feed: Mapping[str, np.ndarray], only: Collection[str] | None = None, advance: Advance = unwatched
     ) -> Iterator[Layer]:
-        """As ``Runner.run``; a tensor that the framework cannot give is in ``skipped``."""
+        """Yield the layers as ``Runner.run``; a tensor that the framework cannot return is listed in ``skipped``."""
         check_feed(feed, self._inputs)
         quants, keys = self._native.quants, self._native.keys
         arrays = [_stored(array, quants.get(name)) for name, array in feed.items()]
@@ -60,7 +63,7 @@ class NativeRunner:
 
 
 def _stored(array: np.ndarray, quant: Quant | None) -> np.ndarray:
-    """A fed array as the model stores it."""
+    """Return a fed array as the model stores it."""
     if quant is None or quant.dtype is None or array.dtype == quant.dtype:
         return array
     limits = np.iinfo(quant.dtype)
@@ -70,7 +73,7 @@ def _stored(array: np.ndarray, quant: Quant | None) -> np.ndarray:
 
 
 class _Process:
-    """The framework's process, which ends with this."""
+    """The framework's process, which ends with this object."""
 
     def __init__(self, native: Native, path: Path):
         self._kind, self._path = native.kind, path
@@ -81,15 +84,15 @@ class _Process:
         self._end = weakref.finalize(self, _ended, self._process)
 
     def ask(self, question: dict[str, Any], arrays: Collection[np.ndarray] = ()) -> list[np.ndarray]:
-        """The arrays of the answer. Raises ModelError, or the kind of error that the process tells."""
+        """Return the arrays of the answer. Raises ModelError, or the error that the process reports."""
         answer, given = self._answer(question, arrays)
         if "error" in answer:
             kind = getattr(errors, answer["error"], None) if answer["error"] else None
-            raise kind(answer["reason"]) if kind else self._trouble(f"does not run it: {answer['reason']}")
+            raise kind(answer["reason"]) if kind else self._trouble(f"cannot run the model: {answer['reason']}")
         return given
 
     def value(self, key: tuple[str | int, ...]) -> np.ndarray | str:
-        """A tensor of the last run, or why it cannot be given."""
+        """Return a tensor of the last run, or the reason why it is not available."""
         answer, given = self._answer({"value": list(key)}, ())
         return answer["reason"] if "error" in answer else given[0]
 
@@ -101,7 +104,7 @@ class _Process:
             return receive(self._process.stdout)
         except (EOFError, OSError, ValueError):
             status = self._process.wait()
-            raise self._trouble(f"ended at it (status {status}); is the file damaged?") from None
+            raise self._trouble(f"crashed (status {status}). Check whether the file is damaged.") from None
 
     def _trouble(self, what: str) -> ModelError:
         return ModelError(f"{self._path}: {self._kind} {what}")
@@ -110,6 +113,6 @@ class _Process:
 def _ended(process: subprocess.Popen) -> None:
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            with suppress(OSError):  # of a process that has ended already
+            with suppress(OSError):  # the process may have ended already
                 pipe.close()
     process.wait()

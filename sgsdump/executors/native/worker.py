@@ -1,8 +1,8 @@
-"""A runtime in a process of its own: ``python -m sgsdump.executors.native.worker``.
+"""A runtime in its own process: ``python -m sgsdump.executors.native.worker``.
 
-Questions come on standard input and answers go to standard output, one after another, each a message::
+Questions arrive on standard input; answers go to standard output. Each is one message::
 
-    message := uint32 size of a JSON document, the document, for each entry of its "arrays" as many bytes
+    message := uint32 size of a JSON document, the document, then the bytes of each entry of its "arrays"
     array   := {"dtype": its name, "shape": [...], "size": bytes}
 
     question                                                    answer
@@ -11,7 +11,7 @@ Questions come on standard input and answers go to standard output, one after an
     {"value": key}                                              {} and an array
                                                                 {"error": kind of error, "reason": one line}
 
-What the framework prints goes nowhere: all of it is in its errors too.
+The framework's printed output is discarded; its errors contain the same text.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def send(file: IO[bytes], document: dict[str, Any], arrays: Sequence[np.ndarray]
 
 
 def receive(file: IO[bytes]) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Raises EOFError where the other process has ended."""
+    """Read one message. Raises EOFError if the other process has ended."""
     (size,) = struct.unpack("<I", _bytes(file, 4))
     if size > MOST_BYTES:
         raise EOFError
@@ -76,7 +76,7 @@ def _answer(runtime: Runtime | None, question: dict[str, Any], arrays: list[np.n
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent alone decides what becomes of it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent alone
     questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     runtime: Runtime | None = None

@@ -1,1 +1,1 @@
-"""All that drives onnxruntime sessions: segment by segment, stage by stage, or the whole graph."""
+"""Drivers of onnxruntime sessions: segment by segment, stage by stage, or the whole graph."""

@@ -1,12 +1,12 @@
-"""Which branches a model takes on the data at hand, the model with these in place of its Ifs, and a guard that finds
-out on other data whether it would take others.
+"""Branches that a model takes on the given data: in place of the Ifs, with a guard that checks other data.
 
-The first feed decides for every If, at any depth. Then the conditions are computed on all feeds, now that they are
-tensors of the main graph; an If whose condition differs stays, with what is inside it, and the others are looked at
-again. So the data are read once, and once more for each If that differs.
+The first feed decides every If, at any depth. Its branches replace the Ifs. The conditions, now tensors of the main
+graph, are then computed on all feeds. An If whose condition differs between feeds stays, with its bodies, and the
+others are checked again. The data are therefore read once, and once more for each If that differs.
 
-The guard is the part of the model that computes the conditions, folded, as ONNX within the model's metadata. Shapes
-that are the same in all feeds are fixed where conditions depend on shapes, so most of it folds away.
+The guard is the part of the model that computes the conditions, after constant folding, stored as ONNX in the model's
+metadata. If conditions depend on shapes, shapes that are equal in all feeds are fixed, so that most of the guard folds
+away.
 """
 
 from __future__ import annotations
@@ -42,18 +42,19 @@ from sgsdump.models.passes.rewrites import fix_shapes, fold_constants
 
 Feed = Mapping[str, np.ndarray]
 Runs = Callable[[], Iterable[tuple[str, Feed]]]
-"""Label and feed of each run, from the first on each time."""
+"""Function that returns label and feed of each run, each time from the first run."""
 
 KEY = "sgsdump.branches"
-# A guard that is larger is left out: the network itself decides then, not its inputs.
+# A larger guard is omitted: the branch then depends on the network itself, not on its inputs.
 GUARD_BYTES = 1 << 20
 
 
 def with_branches(model: Model, feeds: Runs) -> Model:
-    """The model with the branches that it takes on all feeds, and what was found (``Model.branches``); the model itself
-    where it has no If in its main graph.
+    """Return the model with the branches that it takes on all feeds, and the findings in ``Model.branches``.
 
-    Raises what reading the feeds raises. A condition that cannot be computed leaves its If as it is.
+    A model without an If in its main graph is returned unchanged. An If whose condition cannot be computed stays.
+    Raises
+    the errors of reading the feeds.
     """
     if model.native is not None or not choices(model.proto):
         return model
@@ -70,7 +71,7 @@ def with_branches(model: Model, feeds: Runs) -> Model:
 
 
 def _placed_by(model: Model, feed: Feed, staying: dict[Choice, str]) -> tuple[Model, dict[Choice, str]]:
-    """The model with what one feed takes; adds to ``staying`` what cannot be put in place."""
+    """Return the model with the branches of one feed in place; add choices that cannot be placed to ``staying``."""
     taken: dict[Choice, str] = {}
     while True:
         fresh = [choice for choice in choices(model.proto) if choice not in staying]
@@ -85,7 +86,7 @@ def _placed_by(model: Model, feed: Feed, staying: dict[Choice, str]) -> tuple[Mo
 
 
 def _differing(placed: Model, taken: Mapping[Choice, str], feeds: Runs) -> tuple[int, Choice | None]:
-    """The number of feeds, and the first node in the graph that a feed takes another branch of."""
+    """Return the number of feeds, and the first node in graph order for which a feed takes another branch."""
     position = {name: index for index, node in enumerate(placed.proto.graph.node) for name in node.output}
     ordered = sorted(taken, key=lambda choice: max(position.get(name, -1) for name in choice.reads))
     conditions, count = _Conditions(placed, ordered), 0
@@ -106,7 +107,7 @@ def _taken(choice: Choice, values: Mapping[str, np.ndarray]) -> str:
 
 
 def _values(conditions: _Conditions, each: Sequence[Choice], feed: Feed) -> dict[str, np.ndarray]:
-    """Those that can be computed: one at a time where one of them fails."""
+    """Return the values that can be computed; if computing all at once fails, compute them one choice at a time."""
     try:
         return conditions.of(feed)
     except SgsdumpError:
@@ -119,7 +120,7 @@ def _values(conditions: _Conditions, each: Sequence[Choice], feed: Feed) -> dict
 
 
 class _Conditions:
-    """The tensors that decide, computed on one feed after another. Raises what ``extract`` and the runner raise."""
+    """The tensors that decide, computed for one feed after another. Raises the errors of ``extract`` and the runner."""
 
     def __init__(self, model: Model, each: Iterable[Choice]):
         self.model = model
@@ -143,9 +144,9 @@ class _Conditions:
 
 
 def settled(model: Model, feeds: Runs) -> Model:
-    """A model of ``with_branches`` as it is quantised: without what only decided, and with a guard in its metadata.
+    """Return a model of ``with_branches`` ready for quantisation: without deciding nodes, with a guard in its metadata.
 
-    Its weights must be in it. ``feeds`` are those that it was made with.
+    The model must contain its weights. ``feeds`` are the feeds of ``with_branches``.
     """
     branches = model.branches
     if branches is None or not branches.taken:
@@ -163,7 +164,7 @@ def settled(model: Model, feeds: Runs) -> Model:
 
 
 def _with_fixed_shapes(proto: onnx.ModelProto, names: Sequence[str], feeds: Runs) -> onnx.ModelProto:
-    """With the sizes of the feeds, where they are the same in all and some of the tensors named depend on sizes."""
+    """Fix the input shapes if they are equal in all feeds and the named tensors depend on shapes."""
     part = extract(proto, None, names)
     if not any(node.op_type in ("Shape", "Size") for node in part.graph.node):
         return proto
@@ -175,10 +176,12 @@ def _with_fixed_shapes(proto: onnx.ModelProto, names: Sequence[str], feeds: Runs
 
 
 def _guard(proto: onnx.ModelProto, names: Sequence[str]) -> bytes | None:
-    """The model that computes those of the tensors that do not fold away; b"" where all do, None where it has weights
-    that are not in the model."""
+    """Return the model that computes the named tensors that do not fold away, serialised.
+
+    b"" if all fold away; None if the guard has weights outside the model.
+    """
     part = extract(proto, None, names)
-    # What folds away may be an output, which folding keeps: they go through a node that stays.
+    # Folding keeps graph outputs, so an Identity behind each tensor lets the tensor itself fold away.
     for name in names:
         part.graph.node.add(op_type="Identity", input=[name], output=[f"{name}/kept"])
     del part.graph.output[:]
@@ -193,7 +196,7 @@ def _guard(proto: onnx.ModelProto, names: Sequence[str]) -> bytes | None:
 
 
 class BranchGuard:
-    """Finds out on which feeds a model that was made for some branches would have taken others.
+    """Check of feeds against the branches that a model was made for.
 
     Raises ModelError for damaged metadata.
     """
@@ -212,15 +215,15 @@ class BranchGuard:
             }
             guard = onnx.ModelProto.FromString(base64.b64decode(document["guard"], validate=True))
         except (ValueError, TypeError, KeyError, binascii.Error, DecodeError):
-            raise ModelError(f"{model.path}: its metadata {KEY} are damaged; make it anew") from None
+            raise ModelError(f"{model.path}: metadata {KEY} is damaged. Create the model again.") from None
         if external_files(guard):
-            raise ModelError(f"{model.path}: its metadata {KEY} name other files; make it anew")
+            raise ModelError(f"{model.path}: metadata {KEY} refers to other files. Create the model again.")
         made = {info.name for info in guard.graph.output}
         left = [choice for choice in self.taken if made & set(choice.reads)]
         self._conditions = _Conditions(Model(guard, model.path), left) if left else None
 
     def check(self, feed: Feed, label: str = "") -> None:
-        """Raises InputError for a feed that takes another branch."""
+        """Raise InputError if a feed takes another branch."""
         if self._conditions is None:
             return
         values = self._conditions.of(feed)
@@ -228,6 +231,6 @@ class BranchGuard:
             if all(not name or name in values for name in choice.reads) and choice.taken(values) != branch:
                 of = f"{label}: " if label else ""
                 raise InputError(
-                    f"{of}the {choice.kind} {choice.node!r} would take another branch than {branch!r}, which the model "
-                    f"was made with; make a model of such inputs, or give others"
+                    f"{of}{choice.kind} {choice.node!r} would take another branch than {branch!r}, for which the model "
+                    f"was created. Use other inputs, or create the model with inputs such as these."
                 )

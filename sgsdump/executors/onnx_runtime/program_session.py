@@ -1,7 +1,4 @@
-"""A model run as a captured program ran it.
-
-Its optimisation, threads, providers and configuration entries are those of the program.
-"""
+"""Session that runs a model as a captured program did: same optimisation, threads, providers and entries."""
 
 from __future__ import annotations
 
@@ -20,11 +17,13 @@ MODES = {name: mode for name, mode in vars(ort.ExecutionMode).items() if name.st
 
 
 class ProgramSession:
-    """model    the file, its external data beside it.
-    options  level (ORT_ENABLE_ALL …), mode, threads, providers and entries, as the program's session had them; a
-             provider that is not installed is left out.
+    """Session with the options of a captured program.
 
-    Raises ModelError where onnxruntime will not load it.
+    model    model file, with its external data beside it.
+    options  level (ORT_ENABLE_ALL …), mode, threads, providers and entries of the program's session; providers that are
+             not installed are skipped.
+
+    Raises ModelError if onnxruntime cannot load the model.
     """
 
     def __init__(self, model: Path, options: Mapping[str, Any]):
@@ -45,10 +44,10 @@ class ProgramSession:
             raise ModelError(f"onnxruntime cannot load {model}: {message_of(error)}") from error
 
     def run(self, feed: Mapping[str, ort.OrtValue | np.ndarray], names: Sequence[str]) -> dict[str, np.ndarray]:
-        """Those of the named outputs that are tensors of numbers. Raises ModelError."""
+        """Return the named outputs that are tensors of numbers. Raises ModelError."""
         held = {n: v if isinstance(v, ort.OrtValue) else ort.OrtValue.ortvalue_from_numpy(v) for n, v in feed.items()}
         try:
             values = self._session.run_with_ort_values(list(names), held)
         except Exception as error:
-            raise ModelError(f"the model does not run: {message_of(error)}") from error
+            raise ModelError(f"the model cannot run: {message_of(error)}") from error
         return {name: to_array(value) for name, value in zip(names, values) if not why_not(value)}

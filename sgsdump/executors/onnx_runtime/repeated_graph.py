@@ -1,10 +1,10 @@
-"""onnxruntime for graphs that run many times: the graph never changes, the inputs do, only chosen outputs are given.
+"""onnxruntime graphs that run many times with changing inputs and return chosen outputs only.
 
-``WholeGraph`` is one session for the whole graph. ``StagedGraph`` is one session a stage: plans that differ late in the
-graph enter it half-way, where an earlier run left its values. ``PlacedGraph`` is for many feeds of one shape: its
-tensors have fixed offsets in one piece of memory, so that none is asked for and given back, a segment's few megabytes
-still lie in the processor's cache when the caller reads them, and nothing is planned again. It gives bit for bit what
-``SegmentRunner`` gives. Several threads may run any of them.
+``WholeGraph`` is one session for the whole graph. ``StagedGraph`` has one session per stage: plans that differ late in
+the graph enter it half-way, at the values of an earlier run. ``PlacedGraph`` is for many feeds of one shape: its
+tensors have fixed offsets in one block of memory. Nothing is allocated, freed or planned again, and a segment's few
+megabytes are still in the processor's cache when the caller reads them. Its values equal those of ``SegmentRunner`` bit
+for bit. Several threads may share any of the three.
 """
 
 from __future__ import annotations
@@ -42,17 +42,18 @@ from sgsdump.models.graph import infer_types, sorted_nodes, weight_names, weight
 from sgsdump.models.model import Model, check_feed, graph_inputs
 from sgsdump.models.passes.segment import Segment, cut, segment, sub_model, tensor_bytes, unrounded
 
-# Of a segment's tensors. A core's own cache holds half as much or less, but smaller segments take longer to enter than
-# they save.
+# Bytes of a segment's tensors. A core's own cache holds at most half as much, but entering smaller segments costs more
+# time than they save.
 SEGMENT_BYTES = 3 << 20
 Shape = tuple[np.dtype, tuple[int, ...]]
 
 
 class WholeGraph:
-    """A session over a model whose weights are in it. What a run needs beside its outputs is given back after it.
-    Raises ModelError when onnxruntime will not load it.
+    """Session of a model that contains its weights; memory beyond the outputs is freed after each run.
 
-    once  it runs one time: its nodes as they are, which loads in half the time.
+    once  run one time only, without optimisation, which halves the loading time.
+
+    Raises ModelError if onnxruntime cannot load the model.
     """
 
     def __init__(self, proto: ModelProto, threads: int = 0, once: bool = False):
@@ -60,23 +61,27 @@ class WholeGraph:
         self._how = None if once else shrinking()
 
     def run(self, feed: Mapping[str, Any], outputs: Sequence[str]) -> dict[str, np.ndarray]:
-        """The outputs by name; values of ``feed`` are arrays, or what ``hold`` gave."""
+        """Return the outputs by name; values of ``feed`` are arrays, or results of ``hold``."""
         return {name: value.numpy() for name, value in zip(outputs, self.values(feed, outputs))}
 
     def values(self, feed: Mapping[str, Any], outputs: Sequence[str]) -> list[ort.OrtValue]:
-        """The outputs as onnxruntime has them, of any type."""
+        """Return the outputs as OrtValues, of any type."""
         held = {name: value if isinstance(value, ort.OrtValue) else self.hold(value) for name, value in feed.items()}
         return self._session.run_with_ort_values(list(outputs), held, self._how)
 
     @staticmethod
     def hold(array: np.ndarray) -> ort.OrtValue:
-        """An array kept where onnxruntime reads it, for inputs that are fed many times."""
+        """Keep an array where onnxruntime reads it, for inputs that are fed many times."""
         return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
 
 
 class Entry:
-    """The values a stage read when it ran last, which onnxruntime need not be handed again, and those it made, which it
-    overwrites when it runs again."""
+    """Bindings of a stage in one thread.
+
+    ``bound`` holds the values of its last run, which need not be bound again. ``made`` holds its outputs, which the
+    next
+    run overwrites.
+    """
 
     def __init__(self, binding: ort.IOBinding):
         self.binding = binding
@@ -85,15 +90,16 @@ class Entry:
 
 
 class StagedGraph:
-    """The stages of a model whose nodes are sorted.
+    """Stages of a model with sorted nodes.
 
-    cuts     numbers of the nodes that begin a new stage, rising, without 0.
-    fed      names that every run feeds: the graph's inputs, also those that have an initializer.
-    outputs  names of the tensors wanted, any of the graph's.
-    reads    for each stage the names of ``fed`` it reads.
-    carries  for each stage the names of tensors of earlier stages that it or a later one reads, or that are wanted.
+    cuts     indices of the nodes that begin a new stage, ascending, without 0.
+    fed      names that every run feeds: the graph's inputs, also those with an initializer.
+    outputs  names of the requested tensors, any of the graph's.
+    reads    names of ``fed`` that each stage reads.
+    carries  for each stage, names of earlier stages' tensors that the stage or a later one reads, or that are
+    requested.
 
-    Raises ModelError when onnxruntime will not load a stage, or needs to be newer.
+    Raises ModelError if onnxruntime cannot load a stage, or the model needs a newer onnxruntime.
     """
 
     def __init__(self, proto: ModelProto, cuts: Sequence[int], fed: Collection[str], outputs: Sequence[str]):
@@ -111,8 +117,8 @@ class StagedGraph:
             later = {*outputs, *(name for after in whole[index + 1 :] for name in after.reads)}
             self.carries.append(frozenset(made & {*later, *part.reads}))
             part = replace(part, makes=tuple(name for name in part.makes if name in later))
-            # Pictures run side by side in threads of their own, which shares processors better than layers do. With an
-            # arena for each session a search would take half as much memory again.
+            # Images run in parallel, one thread each, which uses the processors better than threads within a layer. One
+            # arena per session would need half as much memory again.
             options = fake_quantised(threads=1)
             use_shared_arena(options)
             model = sub_model(versions, part, {name: weights[name] for name in part.weights}, types)
@@ -124,12 +130,15 @@ class StagedGraph:
         self.reads = [tuple(name for name in part.reads if name in fed) for part in self._parts]
 
     def entries(self) -> list[Entry]:
-        """Into each stage, for one thread."""
+        """Return the entries into all stages, for one thread."""
         return [Entry(session.io_binding()) for session in self._sessions]
 
     def run(self, stage: int, live: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
-        """The outputs, valid until the stage is entered again; ``live`` holds all values it reads, as of ``hold``.
-        Raises ModelError where onnxruntime cannot run it."""
+        """Return the outputs of a stage, valid until the stage runs again.
+
+        ``live`` holds all values that the stage reads, as results of ``hold``. Raises ModelError if onnxruntime cannot
+        run it.
+        """
         part = self._parts[stage]
         if not part.makes:
             return {}
@@ -139,7 +148,7 @@ class StagedGraph:
                 entry.bound[name] = live[name]
         session = self._sessions[stage]
         if entry.made:
-            with suppress(*REFUSALS):  # as where a size depends on values: then it makes them anew
+            with suppress(*REFUSALS):  # a size that depends on values may have changed: allocate outputs again
                 session.run_with_iobinding(entry.binding)
                 return entry.made
         entry.made = {}
@@ -148,24 +157,24 @@ class StagedGraph:
         try:
             session.run_with_iobinding(entry.binding)
         except REFUSALS as error:
-            raise ModelError(f"the network with its plans cannot run: {message_of(error)}") from None
+            raise ModelError(f"the network with these plans cannot run: {message_of(error)}") from None
         entry.made = dict(zip(part.makes, entry.binding.get_outputs()))
         for name, value in entry.made.items():
             entry.binding.bind_ortvalue_output(name, value)
         return entry.made
 
     def arrays(self, live: Mapping[str, Any], names: Collection[str] | None = None) -> dict[str, np.ndarray]:
-        """Copies of the wanted outputs, or of some of them, when the last stage has run."""
+        """Return copies of the requested outputs, or of ``names``, after the last stage has run."""
         return {name: np.array(live[name].numpy()) for name in (self._outputs if names is None else names)}
 
     @staticmethod
     def bytes_of(values: Iterable[Any]) -> int:
-        """The memory of what ``run`` gave, each value counted once, at four bytes an element."""
+        """Return the memory of the results of ``run``, each value counted once, at four bytes per element."""
         return sum(4 * math.prod(value.shape()) for value in {id(value): value for value in values}.values())
 
     @staticmethod
     def hold(array: np.ndarray | np.generic) -> Any:
-        """An array where onnxruntime reads it, without a copy."""
+        """Keep an array where onnxruntime reads it, without a copy."""
         return ort.OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"))
 
 
@@ -177,12 +186,13 @@ def _session(model: bytes, options: ort.SessionOptions, what: str) -> ort.Infere
 
 
 class PlacedGraph:
-    """A model made ready for feeds shaped as ``feed``, each on one thread; threads share it.
+    """A model prepared for feeds of the shapes of ``feed``, each on one thread; threads share the graph.
 
-    wanted  names of the float tensors to be given; what no later segment reads either is never kept.
+    wanted  names of the float tensors to return; tensors that no later segment reads either are never stored.
 
-    Raises InputError for a feed that does not fit, Unplaceable where a tensor's type or shape is not known beforehand,
-    and one of REFUSALS.
+    Raises InputError for a feed that does not match, Unplaceable if a tensor's type or shape is not known in advance,
+    and
+    one of REFUSALS.
     """
 
     def __init__(self, model: Model, feed: Mapping[str, np.ndarray], wanted: Collection[str]):
@@ -199,7 +209,7 @@ class PlacedGraph:
         kept = {*feed, *(name for part in self.segments for name in part.makes)}
         self.shapes = {name: _shape(name, types) for name in kept}
         if any(self.shapes[name] != self.feed[name] for name in feed):
-            raise Unplaceable("an input of another type than the model's")
+            raise Unplaceable("an input differs in type from the model")
         steps = (feed, *(part.makes for part in self.segments))
         produced = [{name: sizes[name] for name in names} for names in steps]
         self.offsets, self.size = plan_memory(produced, [(), *(part.reads for part in self.segments)])
@@ -208,19 +218,20 @@ class PlacedGraph:
         self.ready = [sessions.of(part, {name: words[name] for name in part.reads}) for part in self.segments]
 
     def takes(self, feed: Mapping[str, np.ndarray]) -> bool:
-        """Whether a feed has the shapes and types of the first one."""
+        """Return whether a feed has the shapes and types of the first feed."""
         return {name: (array.dtype, array.shape) for name, array in feed.items()} == self.feed
 
 
 class Unplaceable(Exception):
-    """The tensors of a model cannot be given offsets before it runs."""
+    """Error: the tensors of a model cannot get offsets before it runs."""
 
 
 class PlacedRun:
-    """One thread's runs of a graph.
+    """Runs of a graph in one thread.
 
-    made  arrays of what there is at each step: the inputs, then what each segment makes. They are the same objects at
-          each run; their values hold until the next step.
+    made  arrays available at each step: first the inputs, then the outputs of each segment. The array objects are the
+    same
+          at each run; their values hold until the next step.
     """
 
     def __init__(self, graph: PlacedGraph):
@@ -233,7 +244,7 @@ class PlacedRun:
         self._sessions = [(ready.session, binding) for ready, binding in zip(graph.ready, bindings)]
 
     def steps(self, feed: Mapping[str, np.ndarray]) -> Iterator[int]:
-        """The number of each step when it is over; ``feed`` is one that the graph takes. Raises one of REFUSALS."""
+        """Yield the number of each step when it is done; the graph must accept ``feed``. Raises one of REFUSALS."""
         for name, array in self._inputs.items():
             np.copyto(array, feed[name])
         yield 0
@@ -252,7 +263,7 @@ def _bound(ready: Ready, part: Segment, values: Mapping[str, ort.OrtValue]) -> o
 
 
 def _shape(name: str, types: Mapping[str, onnx.TypeProto]) -> Shape:
-    """Raises Unplaceable."""
+    """Return dtype and shape of a tensor. Raises Unplaceable."""
     tensor = types[name].tensor_type if name in types else onnx.TypeProto.Tensor()
     sizes = tuple(d.dim_value for d in tensor.shape.dim)
     if tensor.elem_type not in PLAIN or not tensor.HasField("shape") or not all(sizes):
@@ -265,20 +276,23 @@ def _word(kind: onnx.TypeProto) -> str:
 
 
 def _array(memory: np.ndarray, dtype: np.dtype, sizes: tuple[int, ...]) -> np.ndarray:
-    """At the beginning of the memory."""
+    """Return the array at the beginning of the memory."""
     return memory[: dtype.itemsize * math.prod(sizes)].view(dtype).reshape(sizes)
 
 
 def plan_memory(made: Sequence[Mapping[str, int]], read: Sequence[Collection[str]]) -> tuple[dict[str, int], int]:
-    """The first byte of each tensor, and the bytes of all the memory. A tensor keeps its bytes until the last step that
-    reads it is over. What one step makes and one step reads last lies together, in the first gap that is large enough.
+    """Return the first byte of each tensor, and the size of the memory.
 
-    made  bytes by name of what each step makes; the first one's are the inputs.
-    read  names of what each step reads, of what is made before it.
+    A tensor keeps its bytes until its last reader is done. Tensors made in one step with the same last reader lie
+    together,
+    in the first gap that is large enough.
+
+    made  bytes by name of each step's outputs; the first step's are the inputs.
+    read  names that each step reads from earlier steps.
     """
     last = {name: step for step, names in enumerate(read) for name in names}
     offsets: dict[str, int] = {}
-    # Of those in use, by offset: first byte, the byte after, the last step that reads.
+    # Blocks in use, by offset: first byte, byte after the end, last step that reads the block.
     blocks: list[tuple[int, int, int]] = []
     top = 0
     for step, sizes in enumerate(made):
@@ -297,7 +311,7 @@ def plan_memory(made: Sequence[Mapping[str, int]], read: Sequence[Collection[str
 
 
 def _gap(blocks: Sequence[tuple[int, int, int]], size: int) -> int:
-    """The first byte of the first gap between the blocks that is large enough, or of the one after them all."""
+    """Return the first byte of the first gap between the blocks that is large enough, or the byte after all blocks."""
     offset = 0
     for start, stop, _ in blocks:
         if offset + size <= start:

@@ -1,11 +1,11 @@
-"""onnxruntime, segment by segment: every tensor of the model, bit for bit what one run with all outputs marked gives,
-without ever holding them all.
+"""Runner that yields every tensor of a model from onnxruntime, segment by segment, without holding all tensors.
 
-Each segment of about a dozen nodes is its own session with graph optimisation off. It is fed with the live values of
-earlier segments (no copy), all its outputs are marked, and each value is let go when no later node needs it.
+The values are bit for bit those of one run with all outputs marked. Each segment of about a dozen nodes is its own
+session with graph optimisation off. A segment reads the live values of earlier segments without a copy. All its outputs
+are marked, and each value is freed after its last reader.
 
-A graph is not cut between float16 nodes: onnxruntime hands unrounded float32 values from one to the next within a
-session, so a half-precision model takes the memory of all its tensors.
+A graph is not cut between float16 nodes: within a session, onnxruntime passes unrounded float32 values from one node to
+the next. A half-precision model therefore needs memory for all its tensors.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ from sgsdump.models.passes.segment import (
 from sgsdump.progress import Advance, unwatched
 
 Reads = Mapping[str, tuple[str, list[int] | None]]
-"""The type (in onnxruntime's words) and shape of what a segment reads."""
+"""Type (onnxruntime's name) and shape of each tensor that a segment reads."""
 
 
 class Ready(NamedTuple):
-    """A session, what it ``reads``, the types of what it ``makes``, and the weights it uses in place."""
+    """A session, the tensors that it ``reads``, the types of the tensors that it ``makes``, and its shared weights."""
 
     reads: Reads
     makes: tuple[str, ...]
@@ -71,33 +71,34 @@ class Ready(NamedTuple):
 
 
 class Live(NamedTuple):
-    """A value, and onnxruntime's word for its type."""
+    """A value, and onnxruntime's name of its type."""
 
     value: ort.OrtValue
     type: str
 
 
 Outcome = Live | Skip
-"""A tensor's value, or why there is none."""
+"""A tensor's value, or the reason why there is none."""
 
 
 class SegmentRunner:
-    """Runs a model on one feed after another.
+    """Runner of a model, one feed after another.
 
-    model           from ``open_model`` or made in memory.
+    model           model from ``open_model``, or built in memory.
     keep_sessions   True keeps every segment's session for the next feed: fast for many feeds, holds all weights.
-                    False makes each session when its turn comes and lets it go: little memory, for one feed.
-    keep_last       of the sessions with weights only the one that was made last is kept, until the next: for several
-                    feeds in step, which go from layer to layer together.
-    provider        the execution provider, as ``providers`` takes it.
-    threads         that one feed runs on; 0 is every core.
-    keep_going      True goes on after a node that fails: its outputs and what depends on them are skipped as failed.
-    skipped         the tensors that cannot be given as arrays, by name, with the reason.
+                    False creates each session in turn and frees it: little memory, for one feed.
+    keep_last       keep only the newest session with weights, until the next is created: for several feeds that move
+                    from layer to layer together.
+    provider        execution provider, as in ``providers``.
+    threads         threads per feed; 0 is every core.
+    keep_going      True continues after a node that fails: its outputs and all dependent tensors are skipped as failed.
+    skipped         tensors that cannot be returned as arrays, by name, with the reason.
 
-    Several threads may run feeds side by side. While the caller looks at the tensors of one segment, the next one runs.
+    Several threads may run feeds at the same time. While the caller reads the tensors of one segment, the next one
+    runs.
 
-    Raises ModelError when the graph cannot be sorted, has inputs that are not tensors, or needs a newer onnxruntime;
-    ConfigError for a provider that is not available.
+    Raises ModelError if the graph cannot be sorted, has inputs that are not tensors, or needs a newer onnxruntime;
+    ConfigError if the provider is not available.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class SegmentRunner:
     def run(
         self, feed: Mapping[str, np.ndarray], only: Collection[str] | None = None, advance: Advance = unwatched
     ) -> Iterator[Layer]:
-        """Every node output in topological order; see ``runner.Runner``."""
+        """Yield every node output in topological order; see ``runner.Runner``."""
         feed = fitted(feed, self.inputs)
         with self._cutting:
             segments = self._segments = self._segments or self._cut(feed)
@@ -137,7 +138,7 @@ class SegmentRunner:
 
     def _cut(self, feed: Mapping[str, np.ndarray]) -> list[Segment]:
         types = infer_types(self.model.proto, {name: array.shape for name, array in feed.items()})
-        # Kept sessions cost a little at every run; those let go cost a lot of memory if they hold many nodes at once.
+        # Each kept session adds a little time per run. A temporary session needs much memory if it has many nodes.
         max_nodes = len(self._nodes) if self._keep else max_nodes_of(self._nodes, types)
         weights, uncut = self._outputs.weights, unrounded(self._nodes, types)
         return cut(self._nodes, weights, tensor_bytes(types), max_nodes, uncut=uncut)
@@ -163,10 +164,10 @@ class SegmentRunner:
                 advance(done, len(self._nodes))
 
     def _ahead(self, segments: list[Segment], fed: Mapping[str, Live]) -> Iterator[tuple[Segment, dict[str, Outcome]]]:
-        """Each segment and its outcomes, which the caller empties while the next segment runs."""
+        """Yield each segment and its outcomes, which the caller empties while the next segment runs."""
         last_reader = {name: index for index, part in enumerate(segments) for name in part.reads}
         live = dict(fed)
-        # A feed that has one thread to itself runs on no second one.
+        # A feed with a single thread must not start a second one.
         with nullcontext() if self._threads == 1 else ThreadPoolExecutor(1) as pool:
 
             def start(part: Segment) -> Callable[[], dict[str, Outcome]]:
@@ -188,10 +189,10 @@ class SegmentRunner:
         functions = {(function.domain, function.name) for function in self.model.proto.functions}
         for node in self._nodes:
             for name in inner_tensors(node):
-                self.skipped[name] = Skip(name, node.op_type, f"inside a body of {called(node)}")
+                self.skipped[name] = Skip(name, node.op_type, f"inside the body of {called(node)}")
             if (node.domain, node.op_type) in functions:
                 name = f"tensors inside {called(node)}"
-                self.skipped[name] = Skip(name, node.op_type, "they belong to a function of the model")
+                self.skipped[name] = Skip(name, node.op_type, "inside a function of the model")
 
     def _layer(self, node: onnx.NodeProto, name: str, value: ort.OrtValue, kind: str) -> Layer | None:
         if kind in PLAIN_TYPES:
@@ -204,13 +205,13 @@ class SegmentRunner:
 
 
 class SegmentOutputs:
-    """The outputs of a model's segments, and where one fails: at which node, for what reason.
+    """Outputs of a model's segments; if a segment fails, the failing node and the reason.
 
-    model       whose segments run, its nodes sorted.
-    sessions    that run them.
-    keep_going  after a node that fails: its outputs and what depends on them are skipped as failed.
+    model       model whose segments run, with sorted nodes.
+    sessions    sessions that run the segments.
+    keep_going  continue after a node that fails: its outputs and all dependent tensors are skipped as failed.
 
-    Raises ModelError when the graph cannot be sorted.
+    Raises ModelError if the graph cannot be sorted.
     """
 
     def __init__(self, model: Model, sessions: SegmentSessions, keep_going: bool):
@@ -219,7 +220,7 @@ class SegmentOutputs:
         self._path, self._sessions, self._keep_going = model.path, sessions, keep_going
 
     def of(self, part: Segment, live: Mapping[str, Live], fed: Mapping[str, Live]) -> dict[str, Outcome]:
-        """Outputs of a segment. One that fails runs again node by node, so that the node at fault has a name."""
+        """Return the outputs of a segment. A segment that fails runs again node by node, to find the failing node."""
         if not part.makes:
             return {}
         lost = [name for name in part.reads if name not in live]
@@ -243,22 +244,22 @@ class SegmentOutputs:
             raise ModelError(f"{self._path}: {why}") from error
 
     def _ran(self, part: Segment, live: Mapping[str, Live]) -> dict[str, Live]:
-        """Outputs of a segment whose reads are all there. Raises one of REFUSALS."""
+        """Return the outputs of a segment whose inputs are all available. Raises one of REFUSALS."""
         ready = self._sessions.of(part, {n: (live[n].type, shape_of(live[n].value)) for n in part.reads})
         values = ready.session.run_with_ort_values(part.makes, {name: live[name].value for name in part.reads})
         return {name: Live(value, kind) for name, kind, value in zip(part.makes, ready.makes, values)}
 
     def _single(self, part: Segment, live: Mapping[str, Live], fed: Mapping[str, Live]) -> dict[str, Outcome]:
-        """Outputs of a segment's nodes, one node at a time."""
+        """Return the outputs of a segment's nodes, run one node at a time."""
         outcomes: dict[str, Outcome] = {}
         for node in part.nodes:
             outcomes |= self.of(segment([node], self.weights), {**live, **_live(outcomes)}, fed)
         return outcomes
 
     def _with_ancestors(self, part: Segment, fed: Mapping[str, Live]) -> dict[str, Live]:
-        """Outputs of a node with bodies (Scan, Loop, If) that runs in its graph only; {} when it does not there either.
+        """Return the outputs of a node with bodies (Scan, Loop, If) that only runs within its graph; {} if that fails.
 
-        onnxruntime wants the shapes of a body's outputs, and infers some from constants far before the node.
+        onnxruntime needs the shapes of a body's outputs, and infers some of them from constants far before the node.
         """
         if not any(bodies(part.nodes[0])):
             return {}
@@ -275,15 +276,15 @@ class SegmentOutputs:
 
 
 class SegmentSessions:
-    """The sessions that run a model's segments: each made when it is asked for, and kept or let go.
+    """Sessions that run a model's segments; each is created on request, then kept or freed.
 
-    providers  onnxruntime's execution providers, by name.
-    threads    of one session; 0 is every core.
-    keep       every session for the next time, with its weights; else it goes with its last user, or (``keep_last``)
-               when another with weights is made.
+    providers  names of onnxruntime's execution providers.
+    threads    threads per session; 0 is every core.
+    keep       keep every session and its weights for the next time. Otherwise a session is freed with its last user or,
+               with ``keep_last``, when another session with weights is created.
     weights    the model's initializers by name.
 
-    Raises ModelError when the model needs a newer onnxruntime.
+    Raises ModelError if the model needs a newer onnxruntime.
     """
 
     def __init__(self, model: Model, providers: Sequence[str], threads: int, keep: bool, keep_last: bool = False):
@@ -297,7 +298,7 @@ class SegmentSessions:
         self._lock = Lock()
 
     def of(self, part: Segment, reads: Reads) -> Ready:
-        """A session that runs the segment on such inputs. Raises ModelError, and one of REFUSALS."""
+        """Return a session that runs the segment on inputs of these types. Raises ModelError, and one of REFUSALS."""
         if not (self._keep or self._keep_last):
             return self._new(part, reads)
         with self._lock:
@@ -313,7 +314,7 @@ class SegmentSessions:
         options = unoptimised(self._folder)
         use_shared_arena(options)
         options.intra_op_num_threads = self._threads
-        # Idle threads would spin, and take the cores from whoever makes the next session or writes the last tensors.
+        # Idle threads that spin would take cores from those that create the next session or write the last tensors.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         weights = {name: self.weights[name] for name in part.weights}
         stubs, shared = share_initializers(options, weights, self._file)
@@ -324,13 +325,13 @@ class SegmentSessions:
 
 
 def _narrowed(segments: Sequence[Segment], only: Collection[str]) -> list[Segment]:
-    """The segments with only those outputs that are asked for or read by a later one: the rest need not be kept."""
+    """Return the segments with only those outputs that are requested or read by a later segment."""
     needed = {*only, *(name for part in segments for name in part.reads)}
     return [replace(part, makes=tuple(name for name in part.makes if name in needed)) for part in segments]
 
 
 def _live(outcomes: Mapping[str, Outcome]) -> dict[str, Live]:
-    """Without those that are lost."""
+    """Return the outcomes that are values."""
     return {name: value for name, value in outcomes.items() if isinstance(value, Live)}
 
 
@@ -339,6 +340,6 @@ def _lost(part: Segment, reason: str) -> dict[str, Outcome]:
 
 
 def _file_with_weights(model: Model) -> ModelFile | None:
-    """The model's file, where its own folder is that of the external data: big weights may lie in it."""
+    """Return the model's file if its folder is that of the external data: the file may then hold large weights."""
     file = model.path.resolve()
     return ModelFile(file, identity(file.stat())) if model.folder == file.parent and file.is_file() else None

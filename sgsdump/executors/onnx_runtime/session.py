@@ -1,12 +1,12 @@
-"""Making onnxruntime sessions: providers, options, shared memory and weights, model versions, values, errors.
+"""Creation of onnxruntime sessions: providers, options, shared memory and weights, model versions, values, errors.
 
-onnxruntime lags behind onnx: what ``onnx.helper.make_model`` makes today may carry an IR version and an opset that it
-refuses. Most such models use no operator that changed since, and so mean the same under the older numbers.
+onnxruntime lags behind onnx: a model from today's ``onnx.helper.make_model`` may carry an IR version and an opset that
+onnxruntime refuses. Most such models use no operator that has changed since, so they mean the same under older numbers.
 
-Big weights are handed to a session beside its model, so that none is serialised, parsed and unpacked. In the model
-stands a stub that says "external". A weight in memory is shared as it is. One that was left in the model's own file
-(``models/onnx_file.py``), or left outside (``models/external_data.py``), is read for this session, into memory aligned
-as onnxruntime's own. Weights in other files onnxruntime maps itself.
+Large weights are passed to a session beside its model, so that no weight is serialised, parsed and unpacked. The model
+holds a stub of the location "external" instead. A weight in memory is shared without a copy. A weight that was left in
+the model's own file (``models/onnx_file.py``) or outside (``models/external_data.py``) is read for this session, into
+memory with onnxruntime's own alignment. onnxruntime itself maps weights in other files.
 """
 
 from __future__ import annotations
@@ -34,36 +34,36 @@ from sgsdump.models.external_data import entries_of, is_outside, read_outside
 from sgsdump.models.graph import MAIN_DOMAINS, all_nodes
 from sgsdump.tensors.dtypes import packed, packed_size, unpacked
 
-# Element types that numpy has too.
+# Element types that numpy supports.
 PLAIN_WORDS = "FLOAT FLOAT16 DOUBLE BOOL INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64"
 PLAIN = frozenset(TensorProto.DataType.Value(word) for word in PLAIN_WORDS.split())
-# Those that numpy gets from ml_dtypes; onnxruntime packs 4-bit ones two to a byte, the first in the low half.
+# Element types from ml_dtypes; onnxruntime packs two 4-bit elements into a byte, the first in the low half.
 BEYOND_WORDS = "BFLOAT16 FLOAT8E4M3FN FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ FLOAT8E8M0 FLOAT4E2M1 INT4 UINT4"
 BEYOND = frozenset(map(TensorProto.DataType.Value, set(BEYOND_WORDS.split()) & set(TensorProto.DataType.keys())))
-# Of a tensor in memory, in bytes: what processors read fastest, and what onnxruntime gives its own.
+# Alignment of a tensor in memory, in bytes: fastest for processors, and the value that onnxruntime uses itself.
 ALIGNMENT = 64
 ELEMENT_NAMES = {"float": "FLOAT", "double": "DOUBLE"}
-# onnxruntime's words for tensors of PLAIN elements.
+# onnxruntime's names of tensor types with PLAIN elements.
 PLAIN_TYPES = frozenset(f"tensor({word.lower()})" for word in PLAIN_WORDS.split())
 CPU = "CPUExecutionProvider"
-# The first with functions and their overloads; every onnxruntime that sgsdump allows takes it.
+# The first versions with functions and their overloads; every supported onnxruntime accepts them.
 LOWEST_IR, LOWEST_OPSET = 9, 17
-# onnxruntime's kinds of error when it cannot load or run a graph; they share no base class of their own.
+# Exceptions that onnxruntime raises if it cannot load or run a graph; they have no common base class of their own.
 REFUSALS = (
     *(binding.Fail, binding.InvalidArgument, binding.InvalidGraph, binding.InvalidProtobuf, binding.NotImplemented),
     *(binding.RuntimeException, binding.NoSuchFile, binding.EPFail, RuntimeError),
 )
 _FATAL = 4  # onnxruntime's severities are 0 verbose, 1 info, 2 warning, 3 error, 4 fatal
-_AS_REQUESTED = 1  # grow the memory pool by what is asked for, not to the next power of two
-# Smaller weights may be shape parameters, whose values onnxruntime wants to see in the model.
+_AS_REQUESTED = 1  # grow the memory pool by the requested size, not to the next power of two
+# Smaller weights may be shape parameters, whose values onnxruntime needs within the model.
 MIN_ELEMENTS = 1024
 Values = dict[str, ort.OrtValue]
 
 
 def type_proto(text: str, shape: Sequence[int] | None) -> TypeProto:
-    """onnxruntime's word for a type (``tensor(float)``, ``optional(seq(tensor(int64)))``) as a TypeProto.
+    """Return onnxruntime's type name (``tensor(float)``, ``optional(seq(tensor(int64)))``) as a TypeProto.
 
-    A plain tensor gets ``shape``, the value's own: some operators (Resize with sizes) refuse a free dimension.
+    A plain tensor gets ``shape``, the shape of the value: some operators (Resize with sizes) refuse a free dimension.
     """
     kind, _, rest = text.partition("(")
     inner = rest.removesuffix(")")
@@ -78,7 +78,7 @@ def type_proto(text: str, shape: Sequence[int] | None) -> TypeProto:
     if kind == "map":
         key, _, value = inner.partition(",")
         return onnx.helper.make_map_type_proto(_element_type(key), type_proto(value, None))
-    raise ModelError(f"the model makes a value of the type {text}, which cannot be handed on")
+    raise ModelError(f"the model computes a value of type {text}, which is not supported between segments")
 
 
 def _element_type(word: str) -> int:
@@ -86,12 +86,12 @@ def _element_type(word: str) -> int:
 
 
 def shape_of(value: ort.OrtValue) -> list[int] | None:
-    """The shape of a tensor; None for anything else and for an empty optional."""
+    """Return the shape of a tensor, or None for any other value and for an empty optional."""
     return list(value.shape()) if value.has_value() and value.is_tensor() else None
 
 
 def from_array(array: np.ndarray, elem_type: int) -> ort.OrtValue:
-    """A value of the array's elements, whose type is ``elem_type``; numpy's own types share the array's memory."""
+    """Return an OrtValue of element type ``elem_type``; arrays of numpy's own types share their memory with it."""
     array = np.ascontiguousarray(array).reshape(array.shape)
     if elem_type not in BEYOND:
         return ort.OrtValue.ortvalue_from_numpy(array)
@@ -103,14 +103,14 @@ def from_array(array: np.ndarray, elem_type: int) -> ort.OrtValue:
 
 
 def aligned_memory(size: int) -> np.ndarray:
-    """So many bytes, of any values, that begin at a multiple of ALIGNMENT."""
+    """Return ``size`` uninitialised bytes at an address that is a multiple of ALIGNMENT."""
     memory = np.empty(size + ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size]
 
 
 def why_not(value: ort.OrtValue) -> str:
-    """Why a value cannot be an array; an empty string when it can."""
+    """Return the reason why a value cannot become an array, or ""."""
     if not value.has_value():
         return "an optional value that is absent"
     if not value.is_tensor():
@@ -125,59 +125,59 @@ def why_not(value: ort.OrtValue) -> str:
 
 
 def to_array(value: ort.OrtValue) -> np.ndarray:
-    """The values of a tensor for which ``why_not`` is empty, in its own element type."""
+    """Return the values of a tensor in its own element type; ``why_not`` must be empty for it."""
     kind = value.element_type()
     if kind in PLAIN:
         return value.numpy()
     shape = tuple(value.shape())
     dtype = onnx.helper.tensor_dtype_to_np_dtype(kind)
     size = packed_size(dtype, math.prod(shape))
-    # A copy: the memory is the value's own, which may go first.
+    # Copy: the value owns the memory and may be freed before the array.
     raw = ctypes.string_at(value.data_ptr(), size) if size else b""
     return unpacked(raw, dtype, math.prod(shape)).reshape(shape)
 
 
 def message_of(error: Exception) -> str:
-    """The first line of onnxruntime's message, without its error code."""
+    """Return the first line of onnxruntime's message, without the error code."""
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error).strip())
     return text.splitlines()[0] if text else type(error).__name__
 
 
 def operator_types() -> frozenset[str]:
-    """The operator types that the installed onnxruntime knows: ONNX's, and its own of other domains."""
-    runtime_schemas = getattr(binding, "get_all_operator_schema", list)  # builds for small devices go without
+    """Return the operator types that the installed onnxruntime knows: ONNX's and its own domains'."""
+    runtime_schemas = getattr(binding, "get_all_operator_schema", list)  # absent in builds for small devices
     return frozenset(schema.name for schema in (*onnx.defs.get_all_schemas(), *runtime_schemas()))
 
 
 def providers(name: str) -> list[str]:
-    """The provider of this name (``CUDA`` for short), followed by the CPU, which runs what another cannot.
+    """Return the provider of this name (``CUDA`` for short), then the CPU, which runs operators that the former lacks.
 
-    Raises ConfigError for a provider that the installed onnxruntime does not have.
+    Raises ConfigError if the installed onnxruntime lacks the provider.
     """
     available = ort.get_available_providers()
     for provider in available:
         if name.lower() in (provider.lower(), provider.lower().removesuffix("executionprovider")):
             return list(dict.fromkeys((provider, CPU)))
-    raise ConfigError(f"the installed onnxruntime has no execution provider {name!r}; it has {', '.join(available)}")
+    raise ConfigError(f"onnxruntime has no execution provider {name!r}; installed are {', '.join(available)}")
 
 
 def quiet() -> ort.SessionOptions:
-    """onnxruntime without its log, and with less memory than by its defaults."""
+    """Return session options with the log off and less memory use than by default."""
     options = ort.SessionOptions()
     options.log_severity_level = _FATAL
-    # Planned for a whole run, a graph's tensors lie in one block, twice as large as what is alive at once; a graph with
-    # large tensors takes longer with it, too.
+    # A memory pattern puts all tensors of a run into one block, twice as large as the tensors that are alive at once.
+    # Graphs with large tensors also run slower with it.
     options.enable_mem_pattern = False
-    # The order of the nodes in the model. By default they run depth first, so of an integer convolution's parts all are
-    # made before any two are added up: twice to five times as much is alive.
+    # Run nodes in model order. The default is depth first: all parts of an integer convolution are then computed before
+    # any two are added, and two to five times as much memory is in use.
     options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
     return options
 
 
 def unoptimised(folder: Path | None) -> ort.SessionOptions:
-    """For a model or a part of it that runs node by node as it stands.
+    """Return options for a model, or a part of one, that runs node by node without optimisation.
 
-    ``folder`` is where the external data files are; None when there is none.
+    ``folder`` holds the external data files; None if there are none.
     """
     options = quiet()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -189,27 +189,27 @@ def unoptimised(folder: Path | None) -> ort.SessionOptions:
 
 
 def for_one_run() -> ort.SessionOptions:
-    """For a model whose weights are in it and that runs once, node by node; threads wait without spinning."""
+    """Return options for a self-contained model that runs once, node by node; threads wait without spinning."""
     options = unoptimised(None)
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
 
 
 def fake_quantised(threads: int) -> ort.SessionOptions:
-    """For a graph of QuantizeLinear-DequantizeLinear pairs that is run again and again; ``threads`` 0 is every core."""
+    """Return options for QuantizeLinear-DequantizeLinear graphs that run many times; ``threads`` 0: every core."""
     options = quiet()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.intra_op_num_threads = threads
-    # Fake quantisation is meant as it stands; nothing may be folded into integer kernels.
+    # Fake quantisation must run as written; the pairs must not be fused into integer kernels.
     options.add_session_config_entry("session.disable_quant_qdq", "1")
     return options
 
 
 def use_shared_arena(options: ort.SessionOptions) -> None:
-    """Have a session take its tensors' memory from the process's one pool, which keeps what the largest part needed.
+    """Let a session take tensor memory from the process's single pool, which grows to the needs of the largest part.
 
-    Without a pool every tensor is fresh pages that the system clears: half as much time again. With a pool for each
-    session, every part of a model keeps what only it can use.
+    Without a pool, every tensor gets fresh pages that the system clears: half as much time again. With one pool per
+    session, every part of a model keeps memory that only this part can use.
     """
     _register_arena()
     options.enable_cpu_mem_arena = True
@@ -217,16 +217,18 @@ def use_shared_arena(options: ort.SessionOptions) -> None:
 
 
 def release_unused() -> None:
-    """Give back to the system what the process's pool holds and no tensor uses, and what C's own heap holds free: it
-    keeps pieces of up to 32 MB."""
+    """Return unused memory of the process's pool and of the C heap to the system.
+
+    glibc's heap keeps free pieces of up to 32 MB.
+    """
     _smallest().run(None, {"x": np.zeros(1, np.float32)}, shrinking())
-    with suppress(AttributeError, OSError, TypeError):  # other C libraries than glibc
+    with suppress(AttributeError, OSError, TypeError):  # C libraries other than glibc
         ctypes.CDLL(None).malloc_trim(0)
 
 
 @cache
 def shrinking() -> ort.RunOptions:
-    """For a run of what its outputs need, after which the session's pool gives back what no tensor uses."""
+    """Return options for a run that computes only the outputs' needs, then frees the pool's unused memory."""
     options = ort.RunOptions()
     options.only_execute_path_to_fetches = True
     options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
@@ -244,19 +246,21 @@ def _smallest() -> ort.InferenceSession:
 @cache
 def _register_arena() -> None:
     memory = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
-    with suppress(RuntimeError):  # the program around us has registered one already, which will do
+    with suppress(RuntimeError):  # the host program has registered an allocator already; use that
         ort.create_and_register_allocator(memory, ort.OrtArenaCfg({"arena_extend_strategy": _AS_REQUESTED}))
 
 
 def header(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """A model without a graph: IR version, operator sets and functions of ``proto``, lowered to what onnxruntime takes.
+    """Return a model without a graph: IR version, operator sets and functions of ``proto``, lowered for onnxruntime.
 
-    An operator whose newest version only takes more element types has not changed. Raises ModelError for one that has,
-    and for a model that names no operator set.
+    An operator whose newest version only accepts more element types counts as unchanged. Raises ModelError for an
+    operator
+    that has changed, and for a model without an operator set.
     """
     if not proto.opset_import:
         raise ModelError(
-            "the model names no operator set: it is older than ONNX 1.0, and onnxruntime runs none such; export it anew"
+            "the model declares no operator set: it is older than ONNX 1.0, which onnxruntime cannot run. "
+            "Export it again."
         )
     lowered = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import, functions=proto.functions)
     if proto.ir_version > LOWEST_IR:
@@ -268,7 +272,7 @@ def header(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def loadable(proto: onnx.ModelProto) -> bytes:
-    """The model serialised under versions that onnxruntime takes. Raises ModelError as ``header``."""
+    """Return the model serialised under versions that onnxruntime accepts. Raises ModelError as ``header``."""
     lowered = header(proto)
     parts = (lowered.ir_version, lowered.opset_import, lowered.functions)
     if parts == (proto.ir_version, proto.opset_import, proto.functions):
@@ -279,36 +283,36 @@ def loadable(proto: onnx.ModelProto) -> bytes:
 
 @cache
 def newest_ir() -> int:
-    """The newest IR version that the installed onnxruntime loads."""
+    """Return the newest IR version that the installed onnxruntime loads."""
     return next((v for v in range(onnx.IR_VERSION, LOWEST_IR, -1) if _loads(v, LOWEST_OPSET)), LOWEST_IR)
 
 
 @cache
 def newest_opset() -> int:
-    """The newest operator set that the installed onnxruntime loads."""
+    """Return the newest operator set that the installed onnxruntime loads."""
     newest = onnx.defs.onnx_opset_version()
     return next((v for v in range(newest, LOWEST_OPSET, -1) if _loads(LOWEST_IR, v)), LOWEST_OPSET)
 
 
 def _lower(imports: Iterable[onnx.OperatorSetIdProto], nodes: Iterable[NodeProto]) -> None:
-    """Lower the main operator set, in place."""
+    """Lower the main operator set in place."""
     for entry in imports:
         if entry.domain not in MAIN_DOMAINS or entry.version <= max(LOWEST_OPSET, newest_opset()):
             continue
-        takes = f"onnxruntime {ort.__version__} takes up to opset {newest_opset()}: export the model with that one"
+        takes = f"onnxruntime {ort.__version__} supports opsets up to {newest_opset()}. Export the model with that one."
         if entry.version > onnx.defs.onnx_opset_version():
-            raise ModelError(f"the model is of opset {entry.version}, and {takes}")
+            raise ModelError(f"the model has opset {entry.version}; {takes}")
         for node in all_nodes(nodes):
             changed = _changed(node, entry.version)
             if changed:
                 raise ModelError(
-                    f"the model is of opset {entry.version}, and its {node.op_type} that of opset {changed}; {takes}"
+                    f"the model has opset {entry.version}, and {node.op_type} changed in opset {changed}; {takes}"
                 )
         entry.version = newest_opset()
 
 
 def _changed(node: NodeProto, version: int) -> int:
-    """The opset in which the node's operator changed beyond what onnxruntime takes; 0 when it did not."""
+    """Return the opset in which the node's operator changed beyond onnxruntime's support, or 0."""
     if node.domain not in MAIN_DOMAINS:
         return 0
     now = _schema(node.op_type, version)
@@ -326,7 +330,7 @@ def _schema(op_type: str, version: int) -> onnx.defs.OpSchema | None:
 
 
 def _meaning(schema: onnx.defs.OpSchema) -> tuple[object, ...]:
-    """The part of a schema that stays the same where a new version of an operator only takes more element types."""
+    """Return the part of a schema that stays equal if a new version only accepts more element types."""
     attributes = {n: (str(a.type), str(a.default_value), a.required) for n, a in schema.attributes.items()}
     return schema.doc, attributes, [i.name for i in schema.inputs], [o.name for o in schema.outputs]
 
@@ -348,7 +352,7 @@ def _identity(ir_version: int, opset: int) -> bytes:
 
 
 class ModelFile(NamedTuple):
-    """A model's own file, and its ``identity`` when its weights were left there."""
+    """A model's own file, and the file's ``identity`` at the time when its weights were left there."""
 
     path: Path
     identity: tuple[int, ...]
@@ -357,12 +361,12 @@ class ModelFile(NamedTuple):
 def share_initializers(
     options: ort.SessionOptions, weights: Mapping[str, Any], file: ModelFile | None = None
 ) -> tuple[dict[str, Any], Values]:
-    """The stub in the model for each weight, and the values shared beside it, which must outlive the session.
+    """Return the stub of each weight for the model, and the shared values, which must outlive the session.
 
-    options  of the session that is to be made; the values are added to them.
-    file     the model's own, where big weights may have been left.
+    options  options of the future session; the values are added to them.
+    file     the model's own file, which may hold large weights.
 
-    Raises ModelError when a weight holds fewer or more bytes than its shape needs, or its file cannot be read or has
+    Raises ModelError if a weight has fewer or more bytes than its shape needs, or its file is unreadable or has
     changed.
     """
     in_file = {name: weight for name, weight in weights.items() if file and _lies_in(weight, file.path)}
@@ -378,7 +382,7 @@ def share_initializers(
 
 
 def _shared(weight: Any) -> tuple[TensorProto, ort.OrtValue] | None:
-    """The stub of a big dense weight, and its value; None for any other."""
+    """Return the stub and the value of a large dense weight, or None for any other weight."""
     if not isinstance(weight, TensorProto) or weight.data_type not in PLAIN:
         return None
     if weight.data_location == TensorProto.EXTERNAL:
@@ -393,7 +397,7 @@ def _shared(weight: Any) -> tuple[TensorProto, ort.OrtValue] | None:
     if len(raw) != count * dtype.itemsize:
         raise ModelError(
             f"the weight {weight.name!r} of shape {list(weight.dims)} needs {count * dtype.itemsize} bytes, "
-            f"the model holds {len(raw)}; it is damaged"
+            f"the model holds {len(raw)}. The model is damaged; export it again."
         )
     value = ort.OrtValue.ortvalue_from_numpy(np.frombuffer(raw, dtype).reshape(weight.dims))
     return _stub(weight), value
@@ -421,17 +425,17 @@ def _lies_in(weight: Any, file: Path) -> bool:
 
 
 def _read(weights: Mapping[str, TensorProto], file: ModelFile) -> Values:
-    """Weights from the model's own file. Raises ModelError."""
+    """Read weights from the model's own file. Raises ModelError."""
     values = {}
     try:
         with open_file(file.path) as stream:
             if identity(os.fstat(stream.fileno())) != file.identity:
-                raise OSError("it was changed while it was used; start again")
+                raise OSError("the file changed while in use; run the command again")
             for name, weight in weights.items():
                 array = _aligned(tuple(weight.dims), onnx.helper.tensor_dtype_to_np_dtype(weight.data_type))
                 stream.seek(int(entries_of(weight).get("offset") or 0))
                 if stream.readinto(array.data) != array.nbytes:  # type: ignore[attr-defined]
-                    raise OSError("it became shorter")
+                    raise OSError("the file became shorter while in use")
                 values[name] = ort.OrtValue.ortvalue_from_numpy(array)
     except OSError as error:
         raise ModelError(f"cannot read {file.path}: {error.strerror or error}") from None
@@ -439,5 +443,5 @@ def _read(weights: Mapping[str, TensorProto], file: ModelFile) -> Values:
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An array as onnxruntime places its own: the last bits of a sum may depend on where its vectors begin."""
+    """Return an array aligned as onnxruntime's own: the last bits of a sum can depend on where vectors begin."""
     return aligned_memory(math.prod(shape) * dtype.itemsize).view(dtype).reshape(shape)

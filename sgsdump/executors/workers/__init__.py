@@ -1,1 +1,1 @@
-"""Where work runs: threads, processes, an existing Dask cluster."""
+"""Places where work runs: threads, processes, an existing Dask cluster."""

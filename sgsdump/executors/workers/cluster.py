@@ -1,9 +1,9 @@
-"""Tasks on a Dask cluster that is already running (see ``task_pool``).
+"""Tasks on a running Dask cluster (see ``task_pool``).
 
-What all tasks need is itself a task: its result travels from worker to worker, once to each, and the scheduler has it
-made again when the worker that held it dies. Each thread of a worker makes the work once from it. Everything is sent:
-workers need no file of the user's, only the same versions of sgsdump and of what computes (as does the scheduler,
-which reads the tasks).
+The data that all tasks need is itself a task. Its result travels from worker to worker, once to each. If the worker
+that held it dies, the scheduler computes it again. Each thread of a worker creates the work once from the data. All
+data are sent, so workers need no user files. Workers and the scheduler, which reads the tasks, need the same versions
+of sgsdump and of the computing packages.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from sgsdump import __version__
 from sgsdump.errors import ConfigError, MissingExtra, SgsdumpError, WorkerError
 from sgsdump.progress import Progress
 
-# How long a scheduler may take to answer, and a cluster be without workers.
+# Time limits for a scheduler's answer, and for a cluster without workers.
 ANSWER_SECONDS = 5.0
 WORKER_SECONDS = 30.0
 POLL_SECONDS = 2.0
-# How long a scheduler or worker may give no sign before a line says so, and before it counts as lost.
+# Silence of a scheduler or worker before a message is printed, and before the scheduler or worker counts as lost.
 NOTICE_SECONDS = 10.0
 SILENT_SECONDS = 60.0
 OURS = "sgsdump-"
-# Packages whose version may change a result's bits.
+# Packages whose version can change the bits of a result.
 COMPUTING = ("numpy", "onnx", "onnxruntime")
 
 
@@ -43,12 +43,13 @@ COMPUTING = ("numpy", "onnx", "onnxruntime")
 def on_cluster(
     make_work: Callable[..., Callable[[Any], Any]], arguments: tuple, address: str, progress: Progress
 ) -> Iterator[Callable[[Iterable[Any]], Iterator[Any]]]:
-    """The function from items to results.
+    """Yield the function from items to results.
 
-    Raises MissingExtra without dask.distributed, ConfigError for a malformed address, and WorkerError when nothing
-    answers there, when there is no worker for WORKER_SECONDS, when the scheduler is lost, when its Python lacks this
-    version of sgsdump, when a task kills worker after worker, and when the scheduler or a worker that has work of ours
-    gives no sign of life for SILENT_SECONDS.
+    Raises MissingExtra without dask.distributed; ConfigError for a malformed address; WorkerError if nothing answers,
+    if
+    there is no worker for WORKER_SECONDS, if the scheduler is lost or its Python lacks this version of sgsdump, if a
+    task
+    kills worker after worker, and if the scheduler or a worker with our tasks is silent for SILENT_SECONDS.
     """
     with _client(address) as client:
         cluster = _Cluster(client, address, progress)
@@ -57,7 +58,7 @@ def on_cluster(
 
 
 class _Cluster:
-    """A client, and whether it lost workers."""
+    """A client of a cluster, and whether the cluster lost workers."""
 
     def __init__(self, client: Any, address: str, progress: Progress):
         self._client, self._address, self._progress = client, address, progress
@@ -79,14 +80,14 @@ class _Cluster:
         waiting: deque[Any] = deque()
         self._shared = shared.key
         while True:
-            more = max(0, 2 * max(1, self._threads()) - len(waiting))  # none when workers were lost
+            more = max(0, 2 * max(1, self._threads()) - len(waiting))  # 0 after workers were lost
             waiting.extend(self.submit(do, shared, Parcel(item)) for item in islice(source, more))
             if not waiting:
                 return
             result = self._result(waiting[0])
             waiting.popleft()
             if self._lost.is_set() and not self._noticed:
-                self._progress.say(f"a worker of the cluster at {self._address} was lost; what it had is done again")
+                self._progress.say(f"a worker of the cluster at {self._address} was lost; its tasks run again")
                 self._noticed = True
             yield result
 
@@ -100,7 +101,7 @@ class _Cluster:
             if future.status == "error":
                 raise
             raise WorkerError(
-                f"a result that is done did not come from {self._address} in {SILENT_SECONDS:g} s; is a machine frozen?"
+                f"a finished result did not arrive from {self._address} in {SILENT_SECONDS:g} s; is a machine frozen?"
             ) from error
         except CancelledError as error:
             raise WorkerError(f"the connection to the scheduler at {self._address} was lost") from error
@@ -108,7 +109,7 @@ class _Cluster:
             raise self._explained(error) from error
 
     def _wait(self, future: Any) -> None:
-        """Wait for a task while there are workers. Raises WorkerError when none is left, or the task's is frozen."""
+        """Wait for a task while there are workers. Raises WorkerError if none is left or the task's is frozen."""
         done = threading.Event()
         future.add_done_callback(lambda _: done.set())
         without = 0.0
@@ -120,32 +121,33 @@ class _Cluster:
                 raise WorkerError(f"the cluster at {self._address} has no workers left")
 
     def _explained(self, error: Exception) -> Exception:
-        """One line for what is the cluster's doing, the error itself for what the task raised."""
+        """Return a one-line error for failures of the cluster; the error itself if the task raised it."""
         if type(error).__name__ == "KilledWorker":
             return WorkerError(
-                f"a task killed one worker after another at {self._address}, possibly out of memory; their logs say why"
+                f"a task killed several workers of the cluster at {self._address}, possibly out of memory. "
+                f"See the workers' logs."
             )
         causes = (error, error.__cause__)
         if any(isinstance(e, ImportError) and (e.name or "").partition(".")[0] == "sgsdump" for e in causes):
             return WorkerError(
-                f"the cluster at {self._address} cannot import sgsdump as it is here; install sgsdump {__version__} on "
-                f"the scheduler and every worker"
+                f"the cluster at {self._address} cannot import this version of sgsdump. "
+                f"Install sgsdump {__version__} on the scheduler and every worker."
             )
         return error
 
     def _threads(self) -> int:
-        """Of all workers; asked anew every POLL_SECONDS, since asking takes as long as a small task."""
+        """Return the thread count of all workers, asked every POLL_SECONDS: asking takes as long as a small task."""
         if time.monotonic() - self._counted >= POLL_SECONDS or self._lost.is_set():
             self._thread_count = sum(worker["nthreads"] for worker in self._workers().values())
             self._counted = time.monotonic()
         return self._thread_count
 
     def _workers(self) -> dict[str, Any]:
-        """The scheduler's records of its workers, by address."""
+        """Return the scheduler's records of its workers, by address."""
         return self._ask(lambda scheduler: scheduler.identity)["workers"]
 
     def _ask(self, call: Callable[[Any], Callable[..., Any]], **arguments: Any) -> Any:
-        """The result of a call of the scheduler. Raises WorkerError when it does not answer for SILENT_SECONDS."""
+        """Return the result of a call of the scheduler. Raises WorkerError after SILENT_SECONDS without an answer."""
         began = time.monotonic()
         while True:
             try:
@@ -154,15 +156,15 @@ class _Cluster:
                 silent = time.monotonic() - began
                 if silent >= SILENT_SECONDS:
                     raise WorkerError(
-                        f"the scheduler at {self._address} gives no sign for {silent:.0f} s; is its machine frozen?"
+                        f"the scheduler at {self._address} has not answered for {silent:.0f} s; is its machine frozen?"
                     ) from error
                 if silent >= NOTICE_SECONDS:
                     self._say_waiting(f"the scheduler at {self._address}")
-            except Exception as error:  # whatever the broken connection makes Dask raise
+            except Exception as error:  # a broken connection makes Dask raise many types
                 raise WorkerError(f"the connection to the scheduler at {self._address} was lost") from error
 
     def _check_signs(self, workers: dict[str, Any]) -> None:
-        """Look which workers gave no sign of life. Raises WorkerError for one that has work of ours."""
+        """Find workers without a sign of life. Raises WorkerError for a silent worker that has our tasks."""
         now = time.monotonic()
         for address, worker in workers.items():
             last_seen = float(worker.get("last_seen") or 0)
@@ -178,8 +180,8 @@ class _Cluster:
                 continue
             if seconds >= SILENT_SECONDS:
                 raise WorkerError(
-                    f"the worker at {address} gives no sign for {seconds:.0f} s; is its machine frozen? Stop that "
-                    f"worker and run the same command again"
+                    f"the worker at {address} has not answered for {seconds:.0f} s; is its machine frozen? Stop this "
+                    f"worker and run the same command again."
                 )
             if seconds >= NOTICE_SECONDS:
                 self._say_waiting(f"the worker at {address}")
@@ -187,7 +189,7 @@ class _Cluster:
     def _say_waiting(self, what: str) -> None:
         if what not in self._waited_for:
             self._waited_for.add(what)
-            self._progress.say(f"waiting for {what}, which gives no sign (for {SILENT_SECONDS:g} s at most)")
+            self._progress.say(f"waiting for {what}, which does not answer (at most {SILENT_SECONDS:g} s)")
 
     def _heard(self, event: tuple[float, Any]) -> None:
         message = event[1]
@@ -196,7 +198,7 @@ class _Cluster:
 
 
 def versions() -> dict[str, str]:
-    """Of sgsdump and of the packages whose version may change a result's bits."""
+    """Return the versions of sgsdump and of the packages that can change the bits of a result."""
     installed = {"sgsdump": __version__}
     for name in COMPUTING:
         with suppress(PackageNotFoundError):
@@ -205,7 +207,7 @@ def versions() -> dict[str, str]:
 
 
 class Recipe:
-    """The data that tasks share, as it travels. Each thread makes its own work of it, which ends with the data."""
+    """Data that tasks share, in the form that is sent; each thread creates its own work from the data."""
 
     def __init__(self, made_for: dict[str, str], make_work: Callable, arguments: tuple):
         self._parts = (made_for, make_work, arguments)
@@ -221,33 +223,33 @@ class Recipe:
             for name, expected in made_for.items():
                 if here.get(name) != expected:
                     raise WorkerError(
-                        f"a worker on {socket.gethostname()} has {name} {here.get(name)}, here it is {expected}; "
-                        f"results might differ, so install the same version on all machines"
+                        f"a worker on {socket.gethostname()} has {name} {here.get(name)}, this machine has {expected}; "
+                        f"results might differ. Install the same version on all machines."
                     )
             self._thread.work = make_work(*arguments)
         return self._thread.work
 
 
 class Parcel:
-    """Keeps Dask from looking for tasks inside an item."""
+    """Wrapper that keeps Dask from searching an item for tasks."""
 
     def __init__(self, item: Any):
         self.item = item
 
 
 def do(recipe: Recipe, parcel: Parcel) -> Any:
-    """One task."""
+    """Run one task."""
     return recipe.work()(parcel.item)
 
 
 @contextmanager
 def _client(address: str) -> Iterator[Any]:
-    """A client of the scheduler at ``address``, which has a worker at least; Dask's own log is off in the block.
+    """Yield a client of the scheduler at ``address``, with at least one worker and Dask's own log switched off.
 
-    Raises as ``on_cluster``.
+    Raises the errors of ``on_cluster``.
     """
     try:
-        # Imported before logging is made quiet, for it sets up its own.
+        # Import before logging is switched off: the import sets up Dask's own logging.
         from distributed import Client
         from distributed.comm import get_address_host_port
     except ImportError as error:
@@ -256,23 +258,23 @@ def _client(address: str) -> Iterator[Any]:
         try:
             host, port = get_address_host_port(address, strict=True)
         except Exception as error:  # ValueError and more, by the scheme
-            raise ConfigError(f"--scheduler {address!r} is not an address such as tcp://host:8786") from error
+            raise ConfigError(f"--scheduler {address!r} is not an address; give one such as tcp://host:8786") from error
         try:
             with socket.create_connection((host, port), ANSWER_SECONDS) as greeting:
-                # A Dask scheduler speaks first; its client waits for ever for what does not.
+                # A Dask scheduler sends first. Dask's client would wait for ever for a server that does not.
                 if address.startswith("tcp://") and not greeting.recv(1):
                     raise OSError("closed")
             client = Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
-        except Exception as error:  # Dask raises anything where there is no scheduler
+        except Exception as error:  # Dask raises many types if there is no scheduler
             raise WorkerError(
-                f"no Dask scheduler answers at {address}; is it running, of a like version, and reachable from here?"
+                f"no Dask scheduler answers at {address}. Check that it runs, has a similar version and can be reached."
             ) from error
         try:
             try:
                 client.wait_for_workers(1, timeout=WORKER_SECONDS)
             except (AsyncTimeoutError, TimeoutError) as error:
                 raise WorkerError(
-                    f"the scheduler at {address} has no workers; start some with: dask worker {address}"
+                    f"the scheduler at {address} has no workers. Start some with: dask worker {address}"
                 ) from error
             yield client
         finally:
@@ -284,7 +286,7 @@ def _client(address: str) -> Iterator[Any]:
 
 @contextmanager
 def _quiet_log() -> Iterator[None]:
-    """Dask's own words on lost connections, with tracebacks, are for its developers; errors say it in one line."""
+    """Switch off Dask's own log of lost connections, whose tracebacks are for its developers."""
     loggers = [logging.getLogger(name) for name in ("distributed", "distributed.client", "distributed.core")]
     before = [logger.level for logger in loggers]
     try:

@@ -16,10 +16,10 @@ from typing import Any
 from sgsdump.errors import WorkerError
 from sgsdump.progress import Progress
 
-# Give up after this many worker deaths in a row.
+# Number of consecutive worker deaths that are tolerated.
 PATIENCE = 3
 
-# A worker process's own.
+# State of a worker process.
 _recipe: tuple = ()
 _work: Callable[[Any], Any] | None = None
 
@@ -28,7 +28,7 @@ _work: Callable[[Any], Any] | None = None
 def in_processes(
     make_work: Callable[..., Callable[[Any], Any]], arguments: tuple, processes: int, progress: Progress
 ) -> Iterator[Callable[[Iterable[Any]], Iterator[Any]]]:
-    """The function from items to results. Raises WorkerError when processes are killed again and again."""
+    """Yield the function from items to results. Raises WorkerError if processes are killed repeatedly."""
     pool = _Pool(make_work, arguments, processes, progress)
     try:
         yield pool.results
@@ -42,13 +42,13 @@ class _Task:
     future: Future | None = None
 
     def kept(self) -> bool:
-        """Whether it ended by itself."""
+        """Return whether the task ended by itself."""
         done = self.future is not None and self.future.done() and not self.future.cancelled()
         return done and not isinstance(self.future.exception(), BrokenProcessPool)  # type: ignore[union-attr]
 
 
 class _Pool:
-    """An executor that is replaced when one of its processes is killed, for then all of it is broken."""
+    """Executor that is replaced after one of its processes is killed, because the whole executor is then broken."""
 
     def __init__(self, make_work: Callable, arguments: tuple, processes: int, progress: Progress):
         self._start = (make_work, arguments)
@@ -72,8 +72,8 @@ class _Pool:
                 losses += 1
                 if losses > PATIENCE:
                     raise WorkerError(
-                        f"worker processes were killed {losses} times at the same task, possibly out of memory; "
-                        f"try fewer (--num-process)"
+                        f"worker processes were killed {losses} times at the same task, possibly out of memory. "
+                        f"Use fewer processes (--num-process)."
                     ) from error
                 self._replace(waiting)
                 continue
@@ -84,7 +84,7 @@ class _Pool:
     def _replace(self, waiting: Iterable[_Task]) -> None:
         self.executor.shutdown(wait=True, cancel_futures=True)
         if not self._noticed:
-            self._progress.say("a worker process was killed; what it had under way is done again")
+            self._progress.say("a worker process was killed; its tasks run again")
             self._noticed = True
         self.executor = self._executor()
         for task in waiting:
@@ -97,7 +97,10 @@ class _Pool:
 
 
 def _submit(pool: ProcessPoolExecutor, item: Any) -> Future:
-    """Processes start here, and inherit that Ctrl-C is held back: until ``_start`` it would print their traceback."""
+    """Submit an item with Ctrl-C blocked.
+
+    Processes start here and inherit the signal mask; before ``_start`` runs, Ctrl-C would print their traceback.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         return pool.submit(_do, item)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -109,13 +112,13 @@ def _submit(pool: ProcessPoolExecutor, item: Any) -> Future:
 
 def _start(make_work: Callable[..., Callable[[Any], Any]], arguments: tuple) -> None:
     global _recipe
-    # Ctrl-C reaches every process of the terminal; the parent alone decides what becomes of it.
+    # Ctrl-C reaches every process of the terminal; the parent alone handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _recipe = make_work, arguments
 
 
 def _do(item: Any) -> Any:
-    """Makes the work with the first item, so that what fails then reaches the parent as itself."""
+    """Run the work on an item; create the work with the first item, so that its error reaches the parent unchanged."""
     global _work
     if _work is None:
         make_work, arguments = _recipe

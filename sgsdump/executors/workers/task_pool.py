@@ -1,17 +1,17 @@
-"""One function over many items, here, in processes of this machine or on a Dask cluster: the same results in order.
+"""Map one function over many items: in this process, in processes of this machine, or on a Dask cluster.
 
-make_work(*arguments) is called once in each process and gives the function from an item to its result:
+make_work(*arguments) is called once per process and returns the function from an item to its result::
 
     with task_pool(make_work, (data,), Workers(processes=4)) as run:
         for result in run(items):
             ...
 
-``make_work`` is importable by name; ``arguments``, items and results can be pickled. Items are taken as they are
-needed, a few ahead, so memory does not grow with their number. Results come in the items' order, so what is merged
-from them has the same bits wherever they were made. A killed worker loses nothing: what it had not handed over is done
-again. The first item that fails ends it all with its own exception, after the few that are under way.
+``make_work`` must be importable by name; ``arguments``, items and results must be picklable. Items are read on demand,
+a few ahead, so memory does not grow with their number. Results come in the order of the items, so merged results have
+the same bits wherever they were computed. A killed worker loses nothing: its unfinished work is done again. The first
+item that fails ends everything with its own exception, after the few items in progress.
 
-``in_threads`` keeps to this process and sends nothing: for work that lets go of Python's lock (onnxruntime, numpy,
+``in_threads`` stays in this process and sends nothing. It suits work that releases Python's lock (onnxruntime, numpy,
 Pillow's decoders).
 """
 
@@ -37,8 +37,8 @@ _END: Any = object()
 class Workers:
     """Where the tasks run.
 
-    processes  of this machine; 1 is the caller's own.
-    scheduler  address of a Dask cluster's scheduler (tcp://host:8786), which then does all of them.
+    processes  number of processes on this machine; 1 is the calling process.
+    scheduler  address of a Dask scheduler (tcp://host:8786), whose cluster then runs all tasks.
     """
 
     processes: int = 1
@@ -55,12 +55,13 @@ def task_pool(
     workers: Workers = ALONE,
     progress: Progress = SILENT,
 ) -> Iterator[Callable[[Iterable[Item]], Iterator[Result]]]:
-    """The function from items to results; workers stay ready from one call to the next, until the block ends.
+    """Yield the function from items to results; workers stay ready between calls until the block ends.
 
-    ``progress`` says one line, at most once, when a worker was lost and its tasks are done again.
+    ``progress`` reports once if a worker was lost and its tasks run again.
 
-    Raises MissingExtra when there is a scheduler but no dask.distributed, WorkerError for a scheduler that does not
-    answer, has no workers, or is lost, and when tasks kill worker after worker.
+    Raises MissingExtra for a scheduler without dask.distributed; WorkerError for a scheduler that does not answer, has
+    no
+    workers or is lost, and if tasks kill worker after worker.
     """
     if workers.scheduler is not None:
         from sgsdump.executors.workers.cluster import on_cluster
@@ -83,17 +84,19 @@ def run_tasks(
     workers: Workers = ALONE,
     progress: Progress = SILENT,
 ) -> Iterator[Result]:
-    """A ``task_pool`` for one call."""
+    """Run one call of a ``task_pool``."""
     with task_pool(make_work, arguments, workers, progress) as run:
         yield from run(items)
 
 
 def in_threads(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
-    """The results, in the items' order.
+    """Yield the results in the order of the items.
 
-    An item is taken by the thread that then works on it, one at a time and in order: making it goes on beside the work
-    on others. A few are taken ahead, so memory does not grow with their number. The first that fails, in this order,
-    ends it all with its own exception, after those under way.
+    Threads take items one at a time and in order, so creating one item overlaps with work on others. A few items are
+    taken
+    ahead, so memory does not grow with their number. The first item that fails, in this order, ends everything with its
+    own
+    exception, after the items in progress.
     """
     if threads == 1:
         yield from map(work, items)
@@ -117,7 +120,7 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item], threads: i
 
 
 class _Taker:
-    """Takes the next item and works on it: the item's number, and what became of it."""
+    """Callable that takes the next item and works on it; returns the item's number and its outcome."""
 
     def __init__(self, work: Callable[[Item], Result], items: Iterable[Item]):
         self._work, self._items = work, iter(items)
