@@ -1,7 +1,7 @@
-"""The plug-in that dumps running programs: ``exec``, ``sgsdump.capture``, msit's and TorchAir's names.
+"""The plug-in for running programs: ``exec``, ``check``, ``sgsdump.capture``, and functions of msit and TorchAir.
 
-``sgsdump.capture`` is a public function, and importing this package binds its name there. So the package can be called:
-``sgsdump.capture(folder)`` works before and after the import.
+``sgsdump.capture`` is a public function, but importing this package binds the package to that name. The package is
+therefore callable: ``sgsdump.capture(folder)`` works before and after the import.
 """
 
 import sys

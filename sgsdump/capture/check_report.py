@@ -1,4 +1,4 @@
-"""What ``sgsdump check`` found: as text, as JSON, and as JUnit XML."""
+"""Results of ``sgsdump check`` as text, JSON and JUnit XML."""
 
 from __future__ import annotations
 
@@ -21,18 +21,22 @@ WHY = {
     "random": "random",
     "collective": "collective",
     "custom": "custom operators",
-    "memory": "made of what lies in memory",
-    "no bound": "no bound is stated for them",
-    "no values": "their values are not in the tree",
-    "not recorded": "which form of them ran was not recorded; dump the program again",
-    "refused": "they could not be computed again",
+    "memory": "result depends on memory contents",
+    "no bound": "no error bound is known",
+    "no values": "values are missing in the tree",
+    "not recorded": "overload was not recorded; dump the program again",
+    "refused": "could not be computed again",
 }
 
 
 @dataclass(frozen=True)
 class CheckedRun:
-    """``name`` of the run, "" where it is the only one; ``finiteness``: of the dump of another tool, whose operators
-    cannot be judged."""
+    """Result of one run.
+
+    ``name`` is "" if the tree has a single run. ``finiteness`` is set for a dump of another tool, whose operators
+    cannot be
+    judged.
+    """
 
     name: str
     check: Check
@@ -41,7 +45,7 @@ class CheckedRun:
 
 
 def check_lines(run: CheckedRun) -> Iterator[str]:
-    """The first operator outside, first not finite, overflow; counts; what was not judged."""
+    """Yield the report lines: first operator outside its bound, first non-finite value, overflow, counts, unjudged."""
     if run.finiteness is not None:
         yield from _finiteness_lines(run.finiteness)
         return
@@ -59,10 +63,10 @@ def _finiteness_lines(finiteness: Finiteness) -> Iterator[str]:
     operators = list(dict.fromkeys(made.place.name for made in finiteness.made))
     if len(operators) > 1:
         more = f" and {len(operators) - MOST} more" if len(operators) > MOST else ""
-        yield f"Made NaN or Inf of finite inputs: {', '.join(operators[:MOST])}{more}."
-    unknown = f", of too little is known: {finiteness.unknown}" if finiteness.unknown else ""
+        yield f"Produced NaN or Inf from finite inputs: {', '.join(operators[:MOST])}{more}."
+    unknown = f", not enough data: {finiteness.unknown}" if finiteness.unknown else ""
     yield (
-        f"Operators looked at for NaN and Inf: {finiteness.looked_at}, that made them of finite inputs: "
+        f"Operators checked for NaN and Inf: {finiteness.looked_at}, produced from finite inputs: "
         f"{len(operators)}{unknown}."
     )
 
@@ -75,21 +79,21 @@ def _lines_of(finding: Finding) -> Iterator[str]:
     if finding.kind == "outside":
         yield f"First operator outside its bound: {operator}."
         yield (
-            f"  Element {figures['index']:.0f} is {figures['value']:.9g}, exactly {figures['reference']:.9g}: "
-            f"{_units(figures['error'])} of the last place of {facts['dtype']}, its bound is {figures['bound']:.3g}; "
+            f"  Element {figures['index']:.0f} is {figures['value']:.9g}, exact result {figures['reference']:.9g}: "
+            f"error {_units(figures['error'])} in the last place of {facts['dtype']}, bound {figures['bound']:.3g}; "
             f"{figures['outside']:.0f} of {figures['count']:.0f} elements are outside."
         )
         if len(finding.names) > 1:
             others = ", ".join(finding.names[1:MOST])
             more = f" and {len(finding.names) - MOST} more" if len(finding.names) > MOST else ""
-            yield f"  Outside too, each of its own accord: {others}{more}."
+            yield f"  Also outside, with their own errors: {others}{more}."
     elif finding.kind == "not finite":
         if facts["how"] == OVERFLOW:
-            yield f"First overflow: {operator}: the exact result is beyond {facts['dtype']}."
+            yield f"First overflow: {operator}: the exact result exceeds the range of {facts['dtype']}."
         elif facts["how"] == CAME_IN:
-            yield f"{facts['what']} comes in at {operator}, which no operator that was dumped made."
+            yield f"{facts['what']} enters at {operator}; no dumped operator produced it."
         else:
-            yield f"First {facts['what']} made of finite inputs: {operator}."
+            yield f"First {facts['what']} produced from finite inputs: {operator}."
     else:
         detail = f"; {facts['detail']}" if facts["detail"] else ""
         yield f"Not judged, {WHY[facts['why']]}: {figures['count']:.0f} ({facts['kinds']}){detail}"
@@ -100,7 +104,7 @@ def _units(error: float) -> str:
 
 
 def check_json(runs: Sequence[CheckedRun]) -> str:
-    """``runs``: each with its name, ``findings``, ``judged`` and ``not_judged`` operators, in the order they ran."""
+    """Return the results as JSON: per run its name, findings, and judged and unjudged operators in execution order."""
     document = {"format": FORMAT, "version": VERSION, "runs": [_run_json(run) for run in runs]}
     return json_text(document)
 
@@ -123,7 +127,7 @@ def _run_json(run: CheckedRun) -> dict[str, Any]:
 
 
 def check_junit(runs: Sequence[CheckedRun]) -> str:
-    """A test case for each judged operator, a failure where it is outside, and skipped ones for those not judged."""
+    """Return JUnit XML: a test case per judged operator, a failure if outside its bound, skipped if not judged."""
     suites = "\n".join(_suite(run) for run in runs)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="sgsdump check">\n{suites}\n</testsuites>\n'
 
@@ -134,7 +138,7 @@ def _suite(run: CheckedRun) -> str:
     made = run.finiteness.made if run.finiteness else ()
     cases += [
         f"  <testcase name={quoteattr(m.output)} classname={quoteattr(m.place.kind)}>"
-        f"<failure message={quoteattr(f'{m.what} made of finite inputs')}/></testcase>"
+        f"<failure message={quoteattr(f'{m.what} produced from finite inputs')}/></testcase>"
         for m in made
     ]
     cases += [
@@ -155,5 +159,5 @@ def _case(judged: Judged) -> str:
     start = f"  <testcase name={quoteattr(f'{judged.place.name}')} classname={quoteattr(judged.place.kind)}"
     if not judgement.outside:
         return f"{start}/>"
-    why = f"{_units(judgement.error)} of the last place, the bound is {judgement.bound:.3g}"
+    why = f"error {_units(judgement.error)} in the last place, bound {judgement.bound:.3g}"
     return f"{start}><failure message={quoteattr(why)}/></testcase>"

@@ -60,11 +60,11 @@ def gives(array: object, proto: onnx.ModelProto, count: int = 1) -> list[np.ndar
 @pytest.mark.parametrize("proto", [negated(1, 2), negated("n", 2), negated()], ids=["declared", "open", "untyped"])
 def test_another_dtype_or_shape_is_refused(proto: onnx.ModelProto) -> None:
     np.testing.assert_array_equal(gives(-X, proto)[0], -X)
-    wrong_type = "executor mine gave float64 for the output 'y', which is float32 in the model"
+    wrong_type = "executor mine returned float64 for output 'y'; the model declares float32"
     assert_raises(ModelError, wrong_type, lambda: gives(-X.astype(np.float64), proto))
-    wrong_shape = "executor mine gave the shape [2] for the output 'y', which is [1, 2] in the model"
+    wrong_shape = "executor mine returned shape [2] for output 'y'; the model declares [1, 2]"
     assert_raises(ModelError, wrong_shape, lambda: gives(-X[0], proto))
-    assert_raises(ModelError, "gave 0 arrays for 1 outputs", lambda: gives(None, proto, count=0))
+    assert_raises(ModelError, "returned 0 arrays for 1 outputs", lambda: gives(None, proto, count=0))
 
 
 def test_a_shape_that_the_model_declares_wrongly_is_not_held_against_the_back_end() -> None:
@@ -106,4 +106,4 @@ def test_in_a_dump_the_tensor_is_reported_and_the_others_are_dumped(tmp_path) ->
     )
     outcomes = {each.name: each for each in run(Model(proto.proto, tmp_path), Engine(Widens()), {"x": X})}
     assert isinstance(outcomes["n"], Layer) and isinstance(outcomes["a"], Layer)
-    assert "executor mine gave float64 for the output 's', which is float32" in outcomes["s"].reason
+    assert "executor mine returned float64 for output 's'; the model declares float32" in outcomes["s"].reason

@@ -101,9 +101,11 @@ def test_outputs_that_are_no_arrays_are_told() -> None:
     with open_executor("ort") as executor:
         executor.load_model(proto)
         assert_raises(
-            ModelError, "'seq' cannot be given: a sequence, not a tensor", lambda: executor.execute(["y", "seq"], feed)
+            ModelError,
+            "'seq' cannot be returned: a sequence, not a tensor",
+            lambda: executor.execute(["y", "seq"], feed),
         )
-        assert_raises(ModelError, "'text' cannot be given: holds text", lambda: executor.execute(["text"], feed))
+        assert_raises(ModelError, "'text' cannot be returned: holds text", lambda: executor.execute(["text"], feed))
         np.testing.assert_array_equal(executor.execute(["y"], feed)[0], feed["x"])
 
 
@@ -168,7 +170,7 @@ def test_the_execution_provider_is_chosen_by_name(monkeypatch: pytest.MonkeyPatc
             executor.load_model(small_model())
             assert executor._session.get_providers() == ["CPUExecutionProvider"]
     there = ["CUDAExecutionProvider", "CPUExecutionProvider"]
-    with pytest.raises(ConfigError, match=r"no execution provider 'CUDA'; it has .*CPUExecutionProvider"):
+    with pytest.raises(ConfigError, match=r"no execution provider 'CUDA'; installed are .*CPUExecutionProvider"):
         open_executor("ort", {"provider": "CUDA"})
     monkeypatch.setattr("onnxruntime.get_available_providers", lambda: there)
     with open_executor("ort", {"provider": "cuda"}) as executor:

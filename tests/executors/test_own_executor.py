@@ -117,10 +117,10 @@ def test_a_file_and_a_class_need_no_registration(tmp_path, monkeypatch, capsys) 
     assert main("pipeline full -m net.onnx --bisect toy.py:ToyAccelerator".split()) in (0, 1)
     capsys.readouterr()
     for name, said in {
-        "toy.py:ToyAcelerator": "toy.py has no class or function ToyAcelerator",
-        "tory.py:ToyAccelerator": "there is no executor file tory.py",
-        "toy.py:PRECISIONS": "has no class or function PRECISIONS",
-        "toy.py:small_feed": "is a dict, not an sgsdump.executors.base.Executor",
+        "toy.py:ToyAcelerator": "toy.py: no class or function ToyAcelerator",
+        "tory.py:ToyAccelerator": "executor file tory.py not found",
+        "toy.py:PRECISIONS": "no class or function PRECISIONS",
+        "toy.py:small_feed": "is a dict; it must be a subclass of sgsdump.executors.base.Executor",
     }.items():
         assert main(["pipeline", "full", "-m", "net.onnx", "-f", name, "-o", "other"]) == 2
         assert said in capsys.readouterr().err and not Path("other").exists()
@@ -137,6 +137,11 @@ def test_plug_ins_that_are_broken_are_told_in_one_line(install) -> None:
     install(
         "\n".join([*lines, "d = toy_plugin_module:dict"]), toy_plugin_broken="1 / 0", toy_plugin_module="dict = dict"
     )
-    for name, said in {"a": "division by zero", "b": "no_such_module", "c": "Nothing", "d": "dict, not an"}.items():
+    for name, said in {
+        "a": "division by zero",
+        "b": "no_such_module",
+        "c": "Nothing",
+        "d": "is a dict; it must be",
+    }.items():
         assert_raises(ConfigError, said, lambda name=name: open_executor(name))
     assert open_executor("ort").name == "ort"

@@ -439,7 +439,7 @@ def test_an_executor_or_mode_that_is_not_there(tmp_path):
         Pipeline(residual_net(), "otr")
     with pytest.raises(ConfigError, match="unknown mode"):
         Pipeline(residual_net(), mode="slow")
-    with pytest.raises(ConfigError, match="init knows no option 'speed'"):
+    with pytest.raises(ConfigError, match="init has no option 'speed'"):
         Pipeline(residual_net(), "ort", tmp_path / "d", {"speed": 1}).dump_full()
     assert not (tmp_path / "d").exists()
 

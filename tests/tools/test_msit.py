@@ -75,4 +75,4 @@ def test_help_and_errors_are_msits(tmp_path, words):
 
 def test_what_msit_has_besides_is_told_where_it_is(tmp_path):
     done = msit("llm", "compare", "-gp", "golden", "-mp", "mine", cwd=tmp_path)
-    assert done.returncode == 2 and "sgsdump compare MINE GOLDEN does it" in done.stderr
+    assert done.returncode == 2 and "use sgsdump compare MINE GOLDEN" in done.stderr

@@ -1,1 +1,1 @@
-"""The commands that dump a program, and that check its operators."""
+"""The commands ``exec``, ``check`` and ``sgsdump-msit``."""

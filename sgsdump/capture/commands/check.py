@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_graphs(tree: Path) -> bool:
-    """Print what the program's compiled graphs differ by from torch operator by operator; whether one is wrong."""
+    """Print how the program's compiled graphs differ from eager torch; return whether one is wrong."""
     from sgsdump.capture.programs.compiled_graphs import graph_notes
     from sgsdump.capture.programs.process_index import processes_of
 
@@ -104,7 +104,7 @@ def _print_graphs(tree: Path) -> bool:
 
 
 def _checked(options: Options) -> Iterator[CheckedRun]:
-    """Each run, judged and printed."""
+    """Judge and print each run."""
     from sgsdump.capture.check_report import CheckedRun, check_lines
     from sgsdump.dumps.io import open_dump
     from sgsdump.dumps.runs import Run
@@ -128,7 +128,7 @@ def _checked(options: Options) -> Iterator[CheckedRun]:
 
 
 def _of_model(tree: Path, run: Run, dump: Dump) -> Check | None:
-    """A run of a model in onnxruntime, judged by the model and the feeds that were captured; None of any other run."""
+    """Judge a run of an onnxruntime model from the captured model and feeds; return None for any other run."""
     from sgsdump.capture.programs.captured_models import captured_models, opened
     from sgsdump.capture.programs.process_index import processes_of
     from sgsdump.dumps.formats.replays.tree import FOLDER
@@ -149,9 +149,7 @@ def _of_model(tree: Path, run: Run, dump: Dump) -> Check | None:
 def _nothing(tree: Path, runs: list[CheckedRun]) -> str:
     from sgsdump.capture.check_report import WHY
 
-    why = next((WHY[unjudged.why] for run in runs for unjudged in run.check.unjudged), "it has no operators")
+    why = next((WHY[unjudged.why] for run in runs for unjudged in run.check.unjudged), "the dump has no operators")
     if all(run.finiteness is not None for run in runs):
-        why = "no operator of it has inputs and outputs of which values or statistics are known"
-    return (
-        f"nothing in {tree} can be judged: {why}; dump the program with sgsdump exec --type tensor, with its operators"
-    )
+        why = "no operator has values or statistics of both inputs and outputs"
+    return f"{tree}: no operator can be judged: {why}. Dump the program with sgsdump exec --type tensor."

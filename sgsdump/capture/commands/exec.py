@@ -50,7 +50,7 @@ NOT_AS_ASKED = 2
 LEVELS = ("debug", "info", "warning", "error", "fatal", "critical")
 TYPES = "model, layer, op, kernel, tensor, stats, cpu_profiling, onnx"
 DEFAULT_SEED = 2024
-# Each option, as argparse keeps it, and the field of the record that takes it.
+# argparse's name of each option -> field of the option record.
 MSIT = {
     "type": "types",
     "only_save_desc": "description",
@@ -74,10 +74,13 @@ FURTHER = {
 
 @dataclass(frozen=True)
 class ExecOptions:
-    """program       the command line; command_line: the same as one string, None where that was not given.
-    output        None: the dump_path of acl.json, or the current folder.
-    config_path   of a vendor's configuration file.
-    feed          a tree whose recorded inputs the program is given, None for its own.
+    """Options of ``sgsdump exec``.
+
+    program       the command line as words.
+    command_line  the command line as one string; None if not given.
+    output        output folder; None for acl.json's dump_path or the current folder.
+    config_path   the vendor's configuration file.
+    feed          tree whose recorded inputs replace the program's inputs; None to keep the program's own.
     """
 
     program: Sequence[str]
@@ -171,7 +174,7 @@ def add_program(parser: argparse._ActionsContainer) -> None:
 
 
 def add_msit_options(parser: argparse._ActionsContainer) -> None:
-    """Add the options of msit llm dump, with its defaults."""
+    """Add the options of msit llm dump, with msit's defaults."""
     parser.add_argument("--type", nargs="+", metavar="TYPE", help=f"any of {TYPES} (default: tensor model)")
     parser.add_argument("-sd", "--only-save-desc", action="store_true", help="dump types and shapes without values")
     parser.add_argument(
@@ -222,7 +225,7 @@ def add_msit_options(parser: argparse._ActionsContainer) -> None:
 
 
 def exec_options(args: argparse.Namespace) -> ExecOptions:
-    """An option that a command does not have was not given."""
+    """Return the options; an option that the command lacks counts as not given."""
     from sgsdump.capture.programs.options import CaptureOptions, MsitOptions, TorchAirOptions
 
     def values_of(fields: dict[str, str]) -> dict[str, object]:
@@ -241,27 +244,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check(path: Path) -> int:
-    """Print what the vendor's own check says of a configuration. Raises Refused, ConfigError."""
+    """Print the verdict of the vendor's own check of a configuration file. Raises Refused, ConfigError."""
     from sgsdump.capture.programs import acl_json
     from sgsdump.capture.programs.control import DumpControl
     from sgsdump.capture.programs.options import is_msit_config, read_msit_config
 
     if is_msit_config(path):
         enabled = read_msit_config(path, DumpControl()).enabled
-        effect = "it dumps" if enabled else 'nothing is dumped: dump_enable is not "true"'
+        effect = "dumps are enabled" if enabled else 'nothing is dumped: dump_enable is not "true"'
         print(f"{path}: valid for msit llm dump; {effect}")
         return 0
     acl = acl_json.read(path)
-    print(f"{path}: valid; " + (f"it dumps {acl.dump_type}" if acl.need_dump else "nothing is dumped"))
+    print(f"{path}: valid; " + (f"dump type {acl.dump_type}" if acl.need_dump else "nothing is dumped"))
     for note in acl_json.control_of(acl)[1]:
         print(note)
     return 0
 
 
 def dump(options: ExecOptions, control_of: Callable[[CaptureOptions], DumpControl]) -> int:
-    """Run the program and dump it; ``control_of`` reads the options as one vendor's command does.
+    """Run the program and dump it; ``control_of`` interprets the options as the vendor's command does.
 
-    Raises ConfigError, OutputError before the program is started; where the disk has no room it runs undumped.
+    Raises ConfigError or OutputError before the program starts. If the disk is too full, the program runs undumped.
     """
     from sgsdump.capture.programs.feed import feed_of
     from sgsdump.capture.programs.msit_tree import new_tree, write_beside
@@ -319,7 +322,7 @@ def _command(options: ExecOptions) -> Sequence[str]:
     from sgsdump.errors import ConfigError
 
     if options.command_line is not None and options.program:
-        raise ConfigError("the program is given twice, by --exec and after --; give it once")
+        raise ConfigError("the program is given twice, by --exec and after --. Give it once.")
     argv = options.program if options.command_line is None else split_command(options.command_line)
     check_command(argv)
     return argv
@@ -350,13 +353,13 @@ def _report(captured: Captured, replayed: Replayed, root: Path, control: DumpCon
     tensors = sum(process.counts.tensors for process in captured.processes) + replayed.tensors
     processes = len([process for process in captured.processes if process.caught])
     of = f"{processes} process{'' if processes == 1 else 'es'}"
-    state = "" if captured.complete and replayed.complete else "; it is not complete"
+    state = "" if captured.complete and replayed.complete else "; the dump is incomplete"
     say("info", f"{root}: {tensors} tensors of {of}, {_steps_in_words(steps)}{state}")
     return captured.status or (NOT_AS_ASKED if lacking else 0)
 
 
 class Say:
-    """Prints messages of at least a level on standard error, for standard output is the program's."""
+    """Printer of messages of at least a given level, to standard error: standard output belongs to the program."""
 
     def __init__(self, level: str) -> None:
         self._least = LEVELS.index(level)
@@ -369,38 +372,38 @@ class Say:
 
 
 def _chosen(control: DumpControl) -> str:
-    """The likely reason for an empty dump: the steps and operators that were chosen, or a configuration that is off."""
+    """Return the likely reason for an empty dump: the chosen steps and operators, or a disabled configuration."""
     if not control.enabled:
-        return ": the configuration switches the dump off"
+        return ": the configuration disables the dump"
     steps = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in control.steps.ranges)
     words = [f"steps {steps} (counted from 0; -er)"] if steps and steps != "0" else []
     words += [f"operators {', '.join(control.operators.ids)} (-ids)"] if control.operators.ids else []
     words += [f"devices {', '.join(map(str, control.devices))} (-device)"] if control.devices else []
     words += [f"ranks {', '.join(map(str, control.ranks))} (--rank)"] if control.ranks else []
-    return f"; chosen were {', '.join(words)}" if words else ""
+    return f"; the selection was {', '.join(words)}" if words else ""
 
 
 def _ran(captured: Captured) -> str:
-    """How many steps there were to choose from."""
+    """Return how many steps the program ran."""
     return f"; the program ran {_steps_in_words(range(captured.steps))}" if captured.steps else ""
 
 
 def _never_reached(control: DumpControl, captured: Captured) -> Iterator[str]:
-    """A sentence for each range of steps that was asked for and lies after the last that ran."""
+    """Yield a sentence for each requested range of steps after the last step that ran."""
     for first, last in control.steps.ranges if captured.steps is not None else ():
         if first >= (captured.steps or 0):
-            which = f"step {first}" if first == last else f"the steps {first} to {last}"
+            which = f"step {first}" if first == last else f"steps {first} to {last}"
             yield f"{which} never ran (-er){_ran(captured)}"
 
 
 def _more_ran(captured: Captured) -> Iterator[str]:
-    """That more steps ran than were dumped, where a process dumped some."""
+    """Yield a note if more steps ran than were dumped."""
     more = [process for process in captured.processes if process.steps and (process.begun or 0) > len(process.steps)]
     if more:
         most = max(more, key=lambda process: process.begun or 0)
         dumped = f"{len(most.steps)} {'was' if len(most.steps) == 1 else 'were'} dumped"
-        hint = "-er all dumps every one, -er A,B those from A to B"
-        yield f"the program ran {most.begun} steps, of which {dumped}; {hint}"
+        hint = "-er all dumps every step, -er A,B the steps from A to B"
+        yield f"the program ran {most.begun} steps; {dumped}. {hint}"
 
 
 def _steps_in_words(steps: Sequence[int]) -> str:

@@ -19,7 +19,7 @@ from sgsdump.cli import exit_status
 
 
 def main() -> int:
-    """Run ``sgsdump-msit``, and ``tools/msit``; return the exit status."""
+    """Run ``sgsdump-msit`` or ``tools/msit``; return the exit status."""
     return exit_status("msit", lambda: run(sys.argv[1:]))
 
 
@@ -29,7 +29,7 @@ def run(words: Sequence[str]) -> int:
     from sgsdump.errors import ConfigError
 
     if list(words[1:2]) == ["compare"] and words[0] in ("llm", "debug"):
-        raise ConfigError(f"there is no msit {words[0]} compare here; sgsdump compare MINE GOLDEN does it")
+        raise ConfigError(f"msit {words[0]} compare is not available; use sgsdump compare MINE GOLDEN")
     args = arguments(command).parse_args(words)
     return command.dump(command.exec_options(args), {"llm": llm_dump, "debug": debug_dump}[args.room])
 

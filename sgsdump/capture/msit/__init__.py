@@ -1,9 +1,10 @@
-"""The functions by which msit's users read, save and dump data, under msit's names and with its arguments.
+"""msit's functions for reading, saving and dumping data, with msit's names and arguments.
 
-``from sgsdump.capture.msit import DumpConfig, register_hook`` instead of ``from msit_llm import …``: dump what a torch
-model computes, module by module. ``from sgsdump.capture.msit import read_atb_data`` instead of msit's own: ATB .bin
-files are read in all their forms, operator dumps without Ascend's toolkit; what gives or takes torch tensors needs
-torch (the extra ``torch``), the others do not.
+``from sgsdump.capture.msit import DumpConfig, register_hook`` replaces ``from msit_llm import …``: dump the tensors of
+a
+torch model, module by module. ``from sgsdump.capture.msit import read_atb_data`` replaces msit's own function. ATB .bin
+files are read in all their forms, and operator dumps without Ascend's toolkit. Functions that accept or return torch
+tensors need torch (the extra ``torch``); the others do not.
 """
 
 from sgsdump.capture.msit.bin_data import (

@@ -1,10 +1,10 @@
-"""``register_hook``: dump a torch model's modules token by token.
+"""The function ``register_hook``: dump a torch model's modules token by token.
 
-A token is a run of the model. Inputs are taken before a module runs, so that one that writes into them does not change
-what is dumped; keyword arguments are dumped under their names. A module that runs several times in a token has
-``root.a``, ``root.a@1`` …, a function ``root.a.relu``, ``root.a.relu.1`` … What is not a tensor is ignored; so is a
-tensor without values of its own (sparse, nested, meta, of torch.func), and the run's index says that. The model's
-results are what they are without the hook.
+A token is one run of the model. Inputs are saved before a module runs, so that in-place writes do not change the dump.
+Keyword arguments are dumped under their names. A module that runs several times in a token has the names ``root.a``,
+``root.a@1`` …; a function ``root.a.relu``, ``root.a.relu.1`` …. Values other than tensors are ignored. Tensors without
+values of their own (sparse, nested, meta, in torch.func) are skipped, with a note in the run's index. The hook does not
+change the model's results.
 """
 
 from __future__ import annotations
@@ -36,29 +36,64 @@ _PROPERTIES = ("__get__", "__set__", "__delete__")
 
 
 def register_hook(model: Any, config: DumpConfig, hook_type: str = _HOOK_TYPE) -> ModuleHook:
-    """Dump what ``model`` (a torch.nn.Module, the outermost one) computes from now on, as ``config`` says.
+    """Dump the tensors that ``model`` computes from now on.
 
-    Files lie below ``{dump_path}/msit_dump_{time}/torch_tensors/{device}_{pid}/``. ``remove()`` of the result ends
-    the dump. Raises ConfigError for anything but a module, for a hook type other than "dump_data", and for a layer name
-    or classes that no module has; OutputError when the folder cannot be made; MissingExtra without torch.
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The outermost module.
+    config : DumpConfig
+        Selection and destination of the dump.
+    hook_type : str, default "dump_data"
+        msit's argument; only "dump_data" is supported.
+
+    Returns
+    -------
+    ModuleHook
+        The hook; its ``remove()`` ends the dump.
+
+    Raises
+    ------
+    ConfigError
+        If ``model`` is not a module or is scripted, ``config`` is not a DumpConfig, the hook type is unknown, or no
+        module
+        matches the layer name or the classes.
+    OutputError
+        If the folder cannot be created.
+    MissingExtra
+        If torch is not installed.
+
+    Notes
+    -----
+    Files are written below ``{dump_path}/msit_dump_{time}/torch_tensors/{device}_{pid}/``. A write that fails ends the
+    dump
+    with a warning; the program runs on.
+
+    Examples
+    --------
+    ::
+
+        hook = register_hook(model, DumpConfig(dump_path="dumps"))
+        model(x)
+        hook.remove()
     """
     torch = torch_for("dump a torch model")
     if not isinstance(model, torch.nn.Module):
         raise ConfigError(f"register_hook takes a torch.nn.Module, not a {type(model).__name__}")
     if isinstance(model, torch.jit.ScriptModule):
         raise ConfigError(
-            "a scripted or traced module runs no hooks inside; give the module that it was made of, or dump the program"
-            " unchanged with sgsdump exec"
+            "a scripted or traced module runs no hooks inside; pass the original module, or dump the program unchanged"
+            " with sgsdump exec"
         )
     if not isinstance(config, DumpConfig):
         raise ConfigError(f"register_hook takes a DumpConfig, not a {type(config).__name__}")
     if hook_type != _HOOK_TYPE:
-        raise ConfigError(f"the hook type {str(hook_type)[:40]!r} is not known; leave it out, or give {_HOOK_TYPE!r}")
+        raise ConfigError(f"unknown hook type {str(hook_type)[:40]!r}; omit it, or use {_HOOK_TYPE!r}")
     return ModuleHook(torch, model, config)
 
 
 class ModuleHook:
-    """The hooks on a model; ``folder`` is where this process writes, None when its device is not to be dumped."""
+    """Hooks on a model; ``folder`` is this process's output folder, None if the model's device is not dumped."""
 
     def __init__(self, torch: Any, model: Any, config: DumpConfig):
         self._torch, self._model, self._config, self._control = torch, model, config, config.control
@@ -83,7 +118,7 @@ class ModuleHook:
         return self._writer().folder if self._handles else None
 
     def remove(self) -> None:
-        """Take the hooks off the model."""
+        """Remove the hooks from the model."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -96,11 +131,11 @@ class ModuleHook:
         self._writer().modules(tree_of(self._model, self._names, self._order))
         if self._config.dump_weight:
             self._weights()
-        # Compiled code stops at a hook and goes on after it. (This imports torch's compiler, which takes a second or
-        # two, whether or not the program compiles: later it would be too late.)
+        # ``disable`` makes compiled code leave its graph at a hook and continue after it. The call imports torch's
+        # compiler, which takes a second or two even if the program never compiles; a later call would be too late.
         eager = self._torch.compiler.disable
         self._handles = [self._model.register_forward_pre_hook(eager(self._start), with_kwargs=True, prepend=True)]
-        # After the program's own hooks, whose changes are the module's; the model's end comes after all others.
+        # Run after the program's own hooks, whose changes belong to the module. The end of the model comes last.
         for name, module in self._names.items():
             before, after = self._hooks(name, module)
             self._handles.append(module.register_forward_pre_hook(eager(before), with_kwargs=True))
@@ -108,7 +143,7 @@ class ModuleHook:
         self._handles.append(self._model.register_forward_hook(eager(self._end), with_kwargs=True, always_call=True))
 
     def _writer(self) -> RunWriter:
-        """Of this process: one that was forked has a folder of its own."""
+        """Return the writer of this process; a forked process gets its own folder."""
         pid = os.getpid()
         if pid not in self._writers:
             folder, least = self._root / f"{self._device}_{pid}", self._control.storage.min_free
@@ -118,7 +153,7 @@ class ModuleHook:
         return self._writers[pid]
 
     def _start(self, module: Any, arguments: Any, keywords: Any) -> None:
-        """A token begins."""
+        """Begin a token."""
         self._token += 1
         self._running, self._calls, self._logits = [], Counter(), None
         self._dumping = self._token in self._control.steps
@@ -130,7 +165,7 @@ class ModuleHook:
             self._functions.__enter__()
 
     def _end(self, module: Any, arguments: Any, keywords: Any, output: Any) -> None:
-        """A token ends; it is not complete where it ended in an exception, which torch calls this hook within."""
+        """End a token; it is incomplete if an exception ended it, during which torch calls this hook."""
         if not self._dumping:
             return
         self._dumping = False
@@ -147,7 +182,7 @@ class ModuleHook:
             self._functions = None
 
     def _hooks(self, name: str, module: Any) -> tuple[Any, Any]:
-        """The hooks called before and after a module runs."""
+        """Return the hooks to call before and after a module runs."""
         kind = type(module).__name__
         classes = tuple(self._config.module_list or ())
         dumped = "module" in self._config.kinds and not self._config.dump_last_logits
@@ -178,9 +213,11 @@ class ModuleHook:
         return before, after
 
     def function_called(self, function: Any, arguments: Any, keywords: Any) -> tuple[str, str] | None:
-        """The name of a call of one of torch's functions, and the function's; None when it is not dumped. Inputs are
-        saved now, as it may write into them."""
-        # an operator of an exported graph, aten.linear.default, goes by the name of its kind
+        """Return the names of the call and of the torch function, or None if it is not dumped.
+
+        Inputs are saved here, because the function may write to them.
+        """
+        # An operator of an exported graph, aten.linear.default, has the name of its overload packet.
         word = getattr(getattr(function, "overloadpacket", function), "__name__", "")
         if word in _PROPERTIES or not self._config.wants_function(function, word):
             return None
@@ -203,7 +240,7 @@ class ModuleHook:
             self._save(output, *call, "out")
 
     def _save(self, values: Any, name: str, kind: str, side: str, positional: int = -1) -> None:
-        """Save the tensors in arguments or results; those at ``positional`` are keywords."""
+        """Save the tensors in arguments or results; the item at index ``positional`` holds the keyword arguments."""
         writer = self._writer()
         if writer.stopped:
             return
@@ -215,7 +252,7 @@ class ModuleHook:
                 try:
                     plain = plain_tensor(self._torch, tensor)
                     stats = statistics_of(self._torch, plain) if self._config.keeps_statistics else None
-                except Exception as error:  # whatever the tensor is, the program runs on
+                except Exception as error:  # the program must run on, whatever the tensor raises
                     without.append(f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
                     continue
                 writer.tensor(Taken(plain, name, kind, side, part_of(keys), stats))
@@ -233,7 +270,7 @@ class ModuleHook:
 
 
 def _watching(hook: ModuleHook) -> Any:
-    """A mode that sees every call of one of torch's functions."""
+    """Return a mode that sees every call of a torch function."""
     from torch.compiler import disable
     from torch.overrides import TorchFunctionMode
 
@@ -252,7 +289,7 @@ def _watching(hook: ModuleHook) -> Any:
 
 
 def named_modules(torch: Any, model: Any) -> Iterator[tuple[str, Any]]:
-    """Every module under its name, a shared one under its first; scripted ones, which run no hooks, are reported."""
+    """Yield every module under its first name; warn about scripted modules, which run no hooks."""
     scripted = []
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):
@@ -271,16 +308,16 @@ def check_names(names: Mapping[str, Any], config: DumpConfig) -> None:
     if classes and not any(isinstance(module, classes) for module in names.values()):
         existing = {type(module).__name__: None for module in names.values()}
         missing = ", ".join(kind.__name__ for kind in classes)
-        raise ConfigError(f"no module is of the class {missing}{hint(missing, existing)}")
+        raise ConfigError(f"no module has the class {missing}{hint(missing, existing)}")
 
 
 def tree_of(model: Any, names: Mapping[str, Any], order: Mapping[str, int]) -> dict[str, Any]:
-    """The document of ``model_tree.json``: children in the ``order`` in which they first ran, then all others."""
+    """Return the document of ``model_tree.json``: children in ``order`` of their first run, then all others."""
     never, first_run = len(names), itemgetter(0)
 
     def node(name: str, module: Any) -> tuple[int, dict[str, Any]]:
         inner = sorted((node(f"{name}.{word}", child) for word, child in module.named_children()), key=first_run)
-        # a list of modules does not run itself
+        # A list of modules does not run itself; it takes the rank of its first child.
         rank = order.get(name, min(map(first_run, inner), default=never))
         return rank, {"name": name, "type": type(module).__name__, "children": [document for _, document in inner]}
 
@@ -288,7 +325,7 @@ def tree_of(model: Any, names: Mapping[str, Any], order: Mapping[str, int]) -> d
 
 
 def device_of(model: Any) -> str:
-    """The device that the model is on, as in folder names: cpu, npu0."""
+    """Return the model's device as used in folder names: cpu, npu0."""
     for tensor in (*model.parameters(), *model.buffers()):
         return str(tensor.device).replace(":", "")
     return "cpu"
@@ -304,8 +341,10 @@ def is_dumped(device: str, number: int | None) -> bool:
 def tensors_in(
     torch: Any, value: Any, keys: tuple[Any, ...] = (), without: list[str] | None = None
 ) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """The tensors with values in tuples, lists and dicts within one another, with the keys that lead to each;
-    ``without`` gets why others have none."""
+    """Yield the tensors in nested tuples, lists and dicts, with the keys that lead to each.
+
+    ``without`` collects the reasons of tensors without values.
+    """
     if isinstance(value, torch.Tensor):
         why = why_without_values(value)
         if not why:
@@ -319,7 +358,7 @@ def tensors_in(
 
 
 def simple(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that are numbers or text, or short lists of them, and whose names are public."""
+    """Return the public entries that are numbers, text, or short lists of these."""
     return {name: value for name, value in values.items() if name[:1] != "_" and _is_simple(value)}
 
 
@@ -330,7 +369,7 @@ def _is_simple(value: Any) -> bool:
 
 
 def plain_tensor(torch: Any, tensor: Any) -> Any:
-    """The tensor alone on the CPU (which waits for the device), without the rest of a storage it is a view of."""
+    """Return the tensor alone on the CPU, without the rest of a shared storage; the copy waits for the device."""
     plain = tensor.detach().to("cpu").resolve_conj().resolve_neg()
     if plain.is_quantized:
         return plain.clone()
@@ -341,7 +380,7 @@ def plain_tensor(torch: Any, tensor: Any) -> Any:
 
 
 def statistics_of(torch: Any, tensor: Any) -> dict[str, float] | None:
-    """max, min, mean and l2norm as torch computes them, NaN where there is one; None for what has none."""
+    """Return max, min, mean and l2norm as torch computes them (NaN if a value is NaN), or None without statistics."""
     if tensor.is_quantized:
         tensor = tensor.dequantize()
     if not tensor.numel() or tensor.dtype == torch.bool or tensor.is_complex():
@@ -360,8 +399,8 @@ def statistics_of(torch: Any, tensor: Any) -> dict[str, float] | None:
 
 
 def why_without_values(tensor: Any) -> str:
-    """Why a tensor has no values that could be saved; "" where it has. Those of a quantised one are its integers."""
-    # torch is there: a program that has none has no tensors
+    """Return the reason why a tensor has no values to save, or "". A quantised tensor is saved as its integers."""
+    # This import needs torch, which is present: without it there are no tensors.
     from sgsdump.capture.programs.hook.for_torch.sgsdump_torch_tensors import unreadable, why_not_plain
 
     if tensor.is_quantized:
@@ -371,7 +410,7 @@ def why_without_values(tensor: Any) -> str:
 
 @contextmanager
 def by_itself(torch: Any) -> Iterator[None]:
-    """The program sees nothing of what is computed here: no gradients, no modes, no transforms of torch.func."""
+    """Hide the computations of this block from the program: no gradients, modes or transforms of torch.func."""
     from sgsdump.capture.programs.hook.for_torch.sgsdump_torch_tensors import outside_transforms
 
     with torch.no_grad(), torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), outside_transforms():

@@ -1,9 +1,7 @@
-"""The files of ``register_hook``: a folder for each token.
+"""Writer of ``register_hook``'s files: a folder per token.
 
-Files are written whole, the index by lines.
-
-A write that fails ends the dump and never the program: it is reported once, as a warning, and the index of that token
-keeps no last line, so that the tree says it is not complete.
+Tensor files are written whole, the index line by line. A write that fails ends the dump, never the program. The failure
+is reported once as a warning, and the index of that token has no last line, which marks it as incomplete.
 """
 
 from __future__ import annotations
@@ -30,11 +28,11 @@ _FOLDER_MODE = 0o750
 
 @dataclass(frozen=True)
 class Taken:
-    """A tensor that a module or function takes or gives.
+    """A tensor that a module or function reads or returns.
 
-    name    of the call, ``root.a@1``; ``kind``: the class or function.
-    side    in or out; ``part``: ``0`` or ``0_1`` within these, "" for an output alone.
-    stats   its statistics, None without.
+    name    name of the call, ``root.a@1``; ``kind``: the class or function.
+    side    in or out; ``part``: index within the arguments, ``0`` or ``0_1``, "" for a single output.
+    stats   the tensor's statistics, or None.
     """
 
     tensor: Any
@@ -46,8 +44,10 @@ class Taken:
 
 
 class RunWriter:
-    """The folder ``torch_tensors/{device}_{pid}`` of one process. ``min_free``: bytes of free disk to leave;
-    ``with_values`` False: only the index is written, without tensors."""
+    """Folder ``torch_tensors/{device}_{pid}`` of one process.
+
+    ``min_free`` is the free disk space to leave, in bytes. With ``with_values`` False, only the index is written.
+    """
 
     def __init__(self, torch: Any, folder: Path, min_free: int, with_values: bool):
         self.folder = folder
@@ -71,7 +71,7 @@ class RunWriter:
             self._stop(f"cannot write {self._run}: {error.strerror}")
 
     def finish(self, complete: bool) -> None:
-        """End the token's folder; its index says that it is complete, or does not."""
+        """End the token's folder; if ``complete``, the index says so."""
         if self._index is None:
             return
         if complete and not self.stopped:
@@ -96,19 +96,19 @@ class RunWriter:
         self._write_line({**line, "dtype": dtype, "shape": list(map(int, tensor.shape)), "stats": taken.stats})
 
     def arguments(self, name: str, kind: str, values: Mapping[str, Any]) -> None:
-        """What a module or function is called with besides tensors: a line before those of its tensors."""
+        """Write the simple arguments or attributes of a call, before the lines of its tensors."""
         if not self.stopped and self._index is not None and values:
             self._write_line({"event": "arguments", "module": name, "type": kind, "param": values})
 
     def left_out(self, name: str, why: str) -> None:
-        """A tensor has no values to write: a line in the token's index for each reason."""
+        """Write the reason why a tensor has no values, once per reason and token."""
         if self.stopped or self._index is None or why in self._reasons:
             return
         self._reasons.add(why)
-        self._write_line({"event": "note", "text": f"{name} is left out, and others like it: {why}"})
+        self._write_line({"event": "note", "text": f"{name} and similar tensors are not dumped: {why}"})
 
     def save(self, tensor: Any, path: Path) -> bool:
-        """Write one tensor whole, or stop; whether it was written."""
+        """Write one tensor whole, or stop; return whether it was written."""
         if self.stopped or not self._has_room(path):
             return False
         beside = path.with_name(f".{os.getpid()}.partial")
@@ -117,7 +117,7 @@ class RunWriter:
                 path.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
             self._torch.save(tensor, beside)
             beside.replace(path)
-        except (OSError, RuntimeError) as error:  # torch's writer raises the latter for a full disk
+        except (OSError, RuntimeError) as error:  # torch's writer raises RuntimeError on a full disk
             beside.unlink(missing_ok=True)
             self._stop(f"cannot write {path}: {' '.join(str(error).split())[:200]}")
             return False
@@ -154,5 +154,5 @@ class RunWriter:
 
 
 def part_of(keys: Iterable[Any]) -> str:
-    """The end of a file's name, after ``input_``: numbers and keywords of nested arguments, joined by ``_``."""
+    """Return the end of a file name after ``input_``: indices and keywords of nested arguments, joined by ``_``."""
     return "_".join(_UNSAFE.sub("_", str(key))[:80] for key in keys)

@@ -1,4 +1,4 @@
-"""Graph mode as TorchAir has it: dump the operators of a ``torch.compile``d program, with TorchAir's own options.
+"""TorchAir's graph mode: dump the operators of a ``torch.compile``d program with TorchAir's own options.
 
 ::
 
@@ -8,14 +8,14 @@
     config.dump_config.enable_dump = True
     model = torch.compile(model, backend=torchair.get_npu_backend(compiler_config=config))
 
-The captured graph runs operator by operator on whatever device the program uses, with the program's own results.
-docs/dump_a_compiled_program.md has every option.
+The captured graph runs operator by operator on the program's own device and returns the program's own results.
+docs/dump_a_compiled_program.md lists all options.
 
-options.py    CompilerConfig and its dump_config, as users set them
-plan.py       what is dumped and where to, from these and the JSON file, which may be edited
+options.py    CompilerConfig and its dump_config
+plan.py       selection and destination of a dump, from the options and the JSON file, which may change during the run
 scope.py      with-blocks whose operators are dumped
-operators.py  the captured graph as aten operators, and which of them are dumped
-dumped.py     runs them one by one, and what is taken while they run
+operators.py  the captured graph as aten operators, and the choice of operators to dump
+dumped.py     runs the operators one by one and dumps their tensors
 tree.py       the result tree and its index; values.py: a tensor's bytes and statistics
 """
 

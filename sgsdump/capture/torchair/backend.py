@@ -1,7 +1,7 @@
-"""The backend of ``torch.compile`` that dumps.
+"""The backend of ``torch.compile`` that dumps operators.
 
-Where ``DUMP_GE_GRAPH`` asks for it, the operators of each graph are listed as ``ge_proto_*.txt``: their names can be
-chosen from before anything is dumped. ``sgsdump show --operators`` reads the file.
+If the environment variable ``DUMP_GE_GRAPH`` is set, each graph's operators are listed in ``ge_proto_*.txt``. The file
+shows the names that can be selected, before anything is dumped. ``sgsdump show --operators`` reads it.
 """
 
 from __future__ import annotations
@@ -35,20 +35,47 @@ _graphs: Counter[str] = Counter()
 def get_npu_backend(
     *, compiler_config: CompilerConfig | None = None, custom_decompositions: Mapping[Any, Any] | None = None
 ) -> Callable[[Any, Sequence[Any]], Callable[..., Any]]:
-    """A backend for ``torch.compile`` that runs the captured graph operator by operator and dumps what is asked for.
+    """Return a backend for ``torch.compile`` that runs the captured graph operator by operator and dumps it.
 
-    compiler_config        as TorchAir's; without one nothing is dumped.
-    custom_decompositions  accepted for compatibility; no effect: operators are run as they are.
+    Parameters
+    ----------
+    compiler_config : CompilerConfig, optional
+        TorchAir's configuration. Without it nothing is dumped.
+    custom_decompositions : Mapping, optional
+        Accepted for compatibility; no effect: operators run as captured.
 
-    Raises ConfigError for options that cannot be, before the program is compiled.
+    Returns
+    -------
+    Callable
+        The backend: a function of (captured graph, example inputs) that returns a callable.
+
+    Raises
+    ------
+    ConfigError
+        If options are invalid or contradict each other. The error is raised here, before the program is compiled.
+
+    Notes
+    -----
+    The program's results are those of the captured graph run by torch on the program's own device. Problems during the
+    run
+    are reported as warnings of the logger ``sgsdump.torchair`` and never stop the program.
+
+    Examples
+    --------
+    ::
+
+        config = CompilerConfig()
+        config.dump_config.enable_dump = True
+        config.dump_config.dump_path = "dumps"
+        model = torch.compile(model, backend=get_npu_backend(compiler_config=config))
     """
     config = CompilerConfig() if compiler_config is None else compiler_config
     options = config.dump_config
     if options.enable_dump and config.mode != MODE:
-        raise ConfigError(f"config.mode is {config.mode!r}; operators are dumped in the mode {MODE} only")
+        raise ConfigError(f"config.mode is {config.mode!r}; operators are dumped in mode {MODE} only")
     live = LivePlan(options)
     if not live.plan.control.enabled and options.explicit.get("dump_config_path"):
-        logger.warning("nothing is dumped: dump_config.enable_dump is False, or the file names nothing")
+        logger.warning("nothing is dumped: dump_config.enable_dump is False, or the file selects nothing")
     if options.enable_dump or _lists_graphs():
         _let_recurrent_networks_compile()
 
@@ -61,12 +88,12 @@ def get_npu_backend(
 
 
 def _lists_graphs() -> bool:
-    """Whether the environment asks for graphs: 1, 2 and 3 all give names, types, inputs and where they stand."""
+    """Return whether the environment requests graph listings; levels 1, 2 and 3 all list names, types and inputs."""
     return os.environ.get(LEVEL, "") in ("1", "2", "3")
 
 
 def _write_listing(graph: str, number: int, operators: Sequence[Operator]) -> None:
-    """``ge_proto_00000001_graph_1.txt`` in the folder of ``DUMP_GRAPH_PATH``, or the current one."""
+    """Write ``ge_proto_00000001_graph_1.txt`` to the folder of ``DUMP_GRAPH_PATH``, or the current folder."""
     path = Path(os.environ.get(FOLDER) or ".") / f"ge_proto_{number:08d}_graph_{number}.txt"
     text = render(graph, [_listed(operator) for operator in operators])
     try:
@@ -83,7 +110,7 @@ def _listed(operator: Operator) -> GraphOperator:
 
 
 def _let_recurrent_networks_compile() -> None:
-    """Otherwise torch's compiler skips every function that calls an LSTM, a GRU or an RNN, and hands over no graph."""
+    """Let torch's compiler accept LSTM, GRU and RNN; otherwise it skips functions that call one, without a graph."""
     if find_spec("torch") is None:
         return
     import torch._dynamo.config as compiler
@@ -93,8 +120,11 @@ def _let_recurrent_networks_compile() -> None:
 
 
 class _Choice(NamedTuple):
-    """nodes  that are dumped or watched; listed: after which watched ones are dumped again, None for all.
-    left_out  of nodes, inputs and outputs by node.
+    """Chosen nodes of a graph.
+
+    nodes     nodes that are dumped or watched.
+    listed    nodes after which watched nodes are dumped again; None for all.
+    left_out  inputs and outputs that are not dumped, by node.
     """
 
     nodes: frozenset[str]
@@ -103,7 +133,7 @@ class _Choice(NamedTuple):
 
 
 class _Graph:
-    """One captured graph: called in place of it, once for each step."""
+    """One captured graph; called in its place, once per step."""
 
     def __init__(self, captured: Any, examples: Sequence[Any], live: LivePlan):
         from sgsdump.capture.torchair.dumped import Earlier
@@ -130,14 +160,14 @@ class _Graph:
             return self._module(*inputs)
         choice = self._choice(plan)
         if step:
-            self._live.names.tell()  # by now every graph of a step is known
+            self._live.names.tell()  # from the second step on, every graph is known
         if not choice.nodes:
             return self._module(*inputs)
         index = step if control.steps.ranges else next(self._dumped)
         try:
             folder = tree.step(_device(inputs), self._name, self._number, index)
         except OSError as error:
-            tree.stop(f"cannot make a folder in {tree.path}: {error.strerror or error}")
+            tree.stop(f"cannot create a folder in {tree.path}: {error.strerror or error}")
             return self._module(*inputs)
         return self._observed(plan, folder, choice, inputs)
 
@@ -174,13 +204,13 @@ class _Graph:
 
 
 def _device(inputs: Sequence[Any]) -> int:
-    """The number of the device that the inputs are on."""
+    """Return the number of the inputs' device."""
     devices = (getattr(value, "device", None) for value in inputs)
     return next((device.index or 0 for device in devices if device is not None), 0)
 
 
 def _owner() -> str:
-    """The class of the network being compiled, or the function's name; "" where the compiler does not show it."""
+    """Return the class of the network being compiled, or the function's name; "" if the compiler does not show it."""
     frame = sys._getframe(1)
     while frame is not None:
         compiled = getattr(frame.f_locals.get("self"), "root_tx", None)

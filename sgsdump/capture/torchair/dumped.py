@@ -1,8 +1,8 @@
-"""The inputs and outputs of each operator while a graph runs (``run_observed``).
+"""Observation of each operator's inputs and outputs while a graph runs (``run_observed``).
 
-``Dumped`` takes those of all operators that are chosen, or of those whose output overflows. ``Watched`` takes the
-outputs of watched operators, after themselves and again after each listed operator; an operator in both lists, and
-collective communication, dump nothing but their own.
+``Dumped`` dumps all chosen operators, or only those whose output overflows. ``Watched`` dumps the outputs of watched
+operators, once after the operator itself and again after each listed operator. An operator in both lists, and
+collective communication, dump only their own outputs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Written = dict[tuple[str, tuple[str, ...]], tuple[State, Path]]
 
 
 class Observer(Protocol):
-    """Is called with the tensors that an operator reads and gives; ``NotWritten`` stands for those without values."""
+    """Receiver of the tensors that an operator reads and writes; ``NotWritten`` replaces tensors without values."""
 
     def before(self, operator: Operator, inputs: Sequence[Any]) -> Sequence[Any]: ...
 
@@ -48,7 +48,7 @@ class Observer(Protocol):
 
 
 def run_observed(module: Any, operators: Mapping[str, Operator], observer: Observer, inputs: Sequence[Any]) -> Any:
-    """``module(*inputs)``; ``observer`` is called around each of ``operators``, which are by node."""
+    """Run ``module(*inputs)`` and call ``observer`` around each of ``operators``, which are keyed by node."""
     return _Run(module, operators, observer).run(*inputs)
 
 
@@ -75,8 +75,11 @@ class _Run(torch.fx.Interpreter):
 
 
 class Earlier:
-    """Kept from a graph's earlier steps. ``weights``: where each was written last, with these statistics or as it is,
-    and its state then: an unchanged one is linked there."""
+    """Data kept from earlier steps of a graph.
+
+    ``weights`` holds, per weight and statistics, the state and the file of its last dump: an unchanged weight is
+    linked.
+    """
 
     def __init__(self) -> None:
         self.weights: Written = {}
@@ -84,7 +87,7 @@ class Earlier:
 
 
 class Dumped:
-    """``before`` and ``after`` are called around each operator of a run.
+    """Observer that dumps chosen operators.
 
     left_out  inputs and outputs of nodes that are not dumped.
     """
@@ -99,7 +102,7 @@ class Dumped:
         self._inputs, self._outputs = mode != "output", mode != "input"
 
     def before(self, operator: Operator, inputs: Sequence[Any]) -> Sequence[Any]:
-        """Its inputs, copied where it may write into them."""
+        """Return the operator's inputs, copied if the operator may write to them."""
         if not self._inputs or operator.node not in self._nodes:
             return ()
         kept = self._kept(operator, "input", inputs)
@@ -114,7 +117,7 @@ class Dumped:
         self._write(operator, inputs, kept)
 
     def _kept(self, operator: Operator, side: str, tensors: Sequence[Any]) -> Sequence[Any]:
-        """The tensors of one side, None for those that are left out."""
+        """Return the tensors of one side, with None for omitted ones."""
         slots = self._left_out.get(operator.node)
         if not slots:
             return tensors
@@ -122,7 +125,7 @@ class Dumped:
 
 
 class Watched:
-    """``listed`` None: after every operator."""
+    """Observer that dumps watched operators; ``listed`` None means after every operator."""
 
     def __init__(self, plan: Plan, step: Step, watched: frozenset[str], listed: frozenset[str] | None):
         self._write = Writer(plan, step).write
@@ -149,8 +152,10 @@ class Watched:
 
 
 class Writer:
-    """Writes the operators of a step. ``earlier``: what earlier steps left, whose statistics and weights are reused;
-    None where every tensor is read again."""
+    """Writer of a step's operators.
+
+    ``earlier`` holds data of earlier steps, whose statistics and weights are reused; None reads every tensor again.
+    """
 
     def __init__(self, plan: Plan, step: Step, earlier: Earlier | None = None):
         self._plan, self._step = plan, step
@@ -160,10 +165,11 @@ class Writer:
     def write(
         self, operator: Operator, inputs: Sequence[Any], outputs: Sequence[Any], watched: Operator | None = None
     ) -> None:
-        """The file of one operator, and its lines in the index. An input or output that is None is left out.
+        """Write the file of one operator and its index lines. Inputs and outputs that are None are omitted.
 
-        ``NotWritten`` has a line, and no values. With ``watched`` the outputs are this one's, taken after the operator
-        ran. What goes wrong is reported and costs the file, not the program.
+        A ``NotWritten`` tensor gets a line without values. With ``watched``, the outputs belong to ``watched`` and were
+        taken
+        after ``operator`` ran. A failure is reported and loses the file, never stops the program.
         """
         step = self._step
         if _nothing_in(inputs, outputs) or not step.tree.room(self._plan.control.storage.min_free):
@@ -226,7 +232,7 @@ def _has_values(tensor: Any) -> bool:
 
 
 def _line(operator: Operator, side: str, slot: int, tensor: Any) -> dict[str, Any]:
-    """An input or output in the index, but for its name, file and statistics."""
+    """Return the index line of an input or output, without name, file and statistics."""
     return {
         "id": str(operator.number),
         "op_type": operator.op_type,
@@ -243,7 +249,7 @@ def _line(operator: Operator, side: str, slot: int, tensor: Any) -> dict[str, An
 
 
 def _linked(path: Path, now: State, before: tuple[State, Path] | None) -> bool:
-    """Whether a weight's file became a link to the one of an earlier step, as the weight is what it was then."""
+    """Return whether the weight is unchanged and its file is now a link to the file of an earlier step."""
     if before is None or before[0] != now:
         return False
     try:
@@ -258,7 +264,7 @@ def _payload(tensor: Any) -> Payload | None:
         return None
     taken = payload(tensor)
     if not has_type(taken.dtype):
-        logger.info("elements of type %s are written as their bytes", taken.dtype)
+        logger.info("elements of type %s are written as raw bytes", taken.dtype)
     return taken
 
 

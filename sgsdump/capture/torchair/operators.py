@@ -1,20 +1,22 @@
-"""The operators of a graph: the graph lowered to aten (``lowered``), its operators' names, types and origin
-(``operators_of``), which of them are dumped (``chosen``), and what blacklists leave out of these (``left_out``).
+"""The operators of a captured graph: lowering to aten, names, types, origin, and the choice of operators to dump.
 
-An operator is called as its graph node (``add``, ``add_1``) and answers to TorchAir's spelling too: its type, with the
-number of those of its type before it (``Add``, ``Add_1``). Types are aten's names in TorchAir's spelling (``mul_`` is
-``Mul``, ``batch_norm`` is ``BatchNorm``), those of collective communication begin with ``Hcom``. Inputs and weights of
-the graph are nodes of type Data, named after what they are in the program (``x``, ``conv1.weight``); they answer to
-``arg0_1``, ``arg1_1`` … too.
+``lowered`` traces the graph to aten operators, ``operators_of`` lists them, ``chosen`` selects operators, and
+``left_out`` applies blacklists.
 
-The graph is traced above autograd and not made functional: gradients flow through the operators as through the
-program's own, and writes in place stay writes in place, through views too. The trace runs on fake tensors and computes
-nothing. A graph that cannot be traced (autocast blocks, autograd functions of the user, checkpoints, conditions) runs
-as it was captured: its operators are then torch's functions instead of aten's.
+An operator has the name of its graph node (``add``, ``add_1``). TorchAir's spelling is accepted too: the type, with the
+number of earlier operators of that type (``Add``, ``Add_1``). Types are aten's names in TorchAir's spelling (``mul_``
+is ``Mul``, ``batch_norm`` is ``BatchNorm``); types of collective communication begin with ``Hcom``. Inputs and weights
+of the graph are nodes of type Data with the program's own names (``x``, ``conv1.weight``); ``arg0_1``, ``arg1_1`` … are
+accepted too.
 
-An item of a blacklist names operators by type, or one by name, and positions, ``input0`` or ``output1``; without a name
-or a position it leaves out nothing. One of an entry with ``model_name`` is for that graph alone, the others are for
-all. Both lists count together. Source: the vendor's table of acl.json.
+The graph is traced above autograd and is not functionalised: gradients flow through the operators as in the program,
+and in-place writes stay in place, also through views. The trace runs on fake tensors and computes nothing. A graph that
+cannot be traced (autocast blocks, user-defined autograd functions, checkpoints, conditions) runs as captured: its
+operators are then torch functions instead of aten operators.
+
+A blacklist item names operators by type, or one operator by name, and positions, ``input0`` or ``output1``. An item
+without name or position omits nothing. An item of an entry with ``model_name`` applies to that graph only, all others
+to every graph. Both lists apply together. Source: the vendor's table of acl.json.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _NO_OPERATOR = ("getitem", "_set_grad_enabled", "_enter_autocast", "_exit_autoca
 _SOURCE = re.compile(r"\['([^']*)'\]|\.(\w+)|\[(\d+)\]")
 _STORES = frozenset("_modules _parameters _buffers".split())
 _PROGRAM_LINE = re.compile(r'File "([^"]*)", line (\d+)')
-# Reports what could not be done as asked; TorchAir has one too.
+# Reports requests that could not be fulfilled; TorchAir also offers a logger.
 logger = logging.getLogger("sgsdump.torchair")
 _MOST_IN_LIST = 64
 _NOT_TRACED = ("_enter_autocast", "_exit_autocast")
@@ -51,7 +53,7 @@ Slots = frozenset[tuple[str, int]]
 
 @dataclass(frozen=True)
 class Call:
-    """``source`` is the line of the program, ``param`` the arguments that are numbers or text, by name."""
+    """A call of an operator: ``source`` is the program's line, ``param`` its numbers and texts by argument name."""
 
     source: str = ""
     param: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -59,15 +61,15 @@ class Call:
 
 @dataclass(frozen=True)
 class Operator:
-    """A node that computes, or brings data.
+    """A node that computes, or provides data.
 
-    node      its name in the graph; ``name`` what it is called by in the dump.
-    number    its place in the graph, from 1.
-    reads     the nodes it reads; ``inputs`` the same as outputs of operators, ``conv2d:0``.
-    module    where it stands in the program's network, ``layer1.0.conv``; ``call``: how the program calls it.
-    writes    it may write into its inputs.
-    marked    it stands in a ``scope.data_dump()`` block.
-    weight    it brings a weight or a buffer of the network.
+    node      node name in the graph; ``name``: name in the dump.
+    number    position in the graph, from 1.
+    reads     nodes that it reads; ``inputs``: the same as operator outputs, ``conv2d:0``.
+    module    module in the program's network, ``layer1.0.conv``; ``call``: the program's call.
+    writes    True if the operator may write to its inputs.
+    marked    True inside a ``scope.data_dump()`` block.
+    weight    True for a weight or a buffer of the network.
     """
 
     node: str
@@ -96,7 +98,7 @@ class Operator:
 
 
 def lowered(captured: Any, examples: Sequence[Any]) -> Any:
-    """A GraphModule with the captured one's inputs and results; the captured one where that cannot be had."""
+    """Return a GraphModule of aten operators with the same inputs and results; the captured graph if lowering fails."""
     import torch
 
     targets = [node.target for node in captured.graph.nodes if node.op == "call_function"]
@@ -105,8 +107,8 @@ def lowered(captured: Any, examples: Sequence[Any]) -> Any:
         return captured
     try:
         module = _traced(captured, examples)
-    except Exception as error:  # whatever the tracer meets, the program runs on
-        logger.info("the graph is run as it was captured, it cannot be lowered: %s", str(error).splitlines()[:1])
+    except Exception as error:  # the program must run on, whatever the tracer raises
+        logger.info("the graph runs as captured; it cannot be lowered: %s", str(error).splitlines()[:1])
         return captured
     same = len(_inputs(module)) == len(_inputs(captured))
     return module if same and isinstance(module, torch.fx.GraphModule) else captured
@@ -142,7 +144,7 @@ def _traced(captured: Any, examples: Sequence[Any]) -> Any:
 
 
 def operators_of(module: Any, captured: Any) -> list[Operator]:
-    """The operators of a graph in its order; ``captured`` is the compiler's graph, which knows the inputs' sources."""
+    """Return the operators in graph order; ``captured`` is the compiler's graph, which knows the inputs' sources."""
     names: set[str] = {node.name for node in module.graph.nodes}
     per_type: Counter[str] = Counter()
     sources = [_source_of(node) for node in captured.graph.nodes if node.op == "placeholder"]
@@ -170,7 +172,7 @@ def operators_of(module: Any, captured: Any) -> list[Operator]:
 
 
 def _picked(node: Any, outputs: Mapping[str, str]) -> str:
-    """Whose output a node is that picks one of several; "" for a node of another kind."""
+    """Return the output that a getitem node selects, or "" for any other node."""
     if getattr(node.target, "__name__", "") != "getitem" or not isinstance(node.args[1], int):
         return ""
     return f"{outputs.get(node.args[0].name, '').rpartition(':')[0]}:{node.args[1]}"
@@ -193,7 +195,7 @@ def _operator(node: Any, op_type: str, number: int, inputs: tuple[str, ...], ali
 
 
 def _param(node: Any) -> dict[str, Any]:
-    """By the names of the operator's schema; of one without a schema by their positions."""
+    """Return the simple arguments by schema name; by position if the operator has no schema."""
     schema = getattr(node.target, "_schema", None)
     arguments = list(schema.arguments) if schema is not None else []
     values = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
@@ -213,7 +215,7 @@ def _data(node: Any, text: str, number: int, names: set[str]) -> Operator:
     weight = any(part in _STORES for part in parts)
     words = [part for part in parts if part not in _STORES]
     if weight and len(words) > 1:
-        words = words[1:]  # the program's name of the network itself
+        words = words[1:]  # skip the program's name of the network itself
     name = ".".join(words) or node.name
     while name in names:
         name += "_"
@@ -222,14 +224,14 @@ def _data(node: Any, text: str, number: int, names: set[str]) -> Operator:
 
 
 def _source_of(node: Any) -> str:
-    """An input as the program calls it, ``L['self']._modules['fc']._parameters['weight']``; "" when not known."""
+    """Return the program's name of an input, ``L['self']._modules['fc']._parameters['weight']``; "" if unknown."""
     source = getattr(node.meta.get("grapharg"), "source", None)
     name = getattr(source, "name", "")
     return str(name() if callable(name) else name)
 
 
 def _type_of(node: Any, module: Any) -> str:
-    """The operator's type; "" for a node that computes nothing."""
+    """Return the operator's type; "" for a node that computes nothing."""
     import torch
 
     target = node.target
@@ -247,7 +249,7 @@ def _camel(word: str) -> str:
 
 
 def _writes(node: Any) -> bool:
-    """By the operator's schema; of one without a schema it is not known, so it may."""
+    """Return whether the schema allows writes to inputs; True without a schema."""
     schema = getattr(node.target, "_schema", None)
     return True if schema is None else bool(schema.is_mutable)
 
@@ -261,7 +263,7 @@ def _module_of(meta: Any) -> str:
 
 
 def _line_of(meta: Any) -> str:
-    """``net.py:28``, the innermost line of the program."""
+    """Return the innermost line of the program, ``net.py:28``."""
     lines: Sequence[tuple[str, str]] = _PROGRAM_LINE.findall(meta.get("stack_trace") or "")
     if not lines:
         return ""
@@ -270,14 +272,14 @@ def _line_of(meta: Any) -> str:
 
 
 class Names:
-    """The operators that are asked for, in one graph after another; what matches none is reported at the end."""
+    """Requested operator names across graphs; names without a match are reported at the end."""
 
     def __init__(self) -> None:
         self._asked: dict[tuple[str, str], str] = {}
         self._existing: dict[str, dict[str, None]] = {}
 
     def find(self, operators: Sequence[Operator], names: Sequence[str], option: str) -> frozenset[str]:
-        """The nodes of these names; ``option`` is where they were named."""
+        """Return the nodes with these names; ``option`` is the option that named them."""
         self._ask(
             option,
             names,
@@ -287,7 +289,7 @@ class Names:
         return frozenset(operator.node for operator in operators if any(map(operator.answers_to, names)))
 
     def find_type(self, operators: Sequence[Operator], types: Sequence[str], option: str) -> frozenset[str]:
-        """The nodes of these types."""
+        """Return the nodes of these types."""
         self._ask(option, types, "an operator of type", (operator.op_type for operator in operators))
         return frozenset(operator.node for operator in operators if operator.op_type in types)
 
@@ -297,7 +299,7 @@ class Names:
         existing |= dict.fromkeys(words)
 
     def tell(self) -> None:
-        """A line for each that is in no graph so far, with the nearest ones; once."""
+        """Report each name that no graph has so far, with similar names; once."""
         for (option, name), noun in self._asked.items():
             existing = self._existing[option]
             if name not in existing:
@@ -312,9 +314,12 @@ def chosen(
     graphs: Collection[str],
     names: Names,
 ) -> frozenset[str]:
-    """The nodes that are dumped: those named, those in a range (graph, first, last) and those in a with-block, with the
-    Data nodes that they read; all where none is named. ``graphs`` are the names by which a model of the configuration
-    may mean this graph."""
+    """Return the nodes to dump: named nodes, ranges and with-blocks, with the Data nodes that they read.
+
+    All nodes if nothing is named. ``ranges`` are (graph, first, last). ``graphs`` are the names by which a
+    configuration
+    may refer to this graph.
+    """
     nodes = {operator.node for operator in operators if operator.marked}
     if not (control.operators.names or control.operators.models or ranges or nodes):
         return frozenset(operator.node for operator in operators)
@@ -331,22 +336,24 @@ def chosen(
 
 
 def _between(operators: Sequence[Operator], first: str, last: str, names: Names) -> set[str]:
-    """The nodes from the operator ``first`` to ``last``, both counted, in the order in which they run."""
+    """Return the nodes from operator ``first`` to ``last``, both included, in execution order."""
     ends = [names.find(operators, [name], "opname_range") for name in (first, last)]
     indices = [[index for index, operator in enumerate(operators) if operator.node in nodes] for nodes in ends]
     if not all(indices):
         return set()
     begin, end = indices[0][0], indices[1][0]
     if begin > end:
-        logger.warning("opname_range: %r runs before %r, nothing is between them", last, first)
+        logger.warning("opname_range: %r runs before %r; the range is empty", last, first)
     return {operator.node for operator in operators[begin : end + 1] if not operator.is_data}
 
 
 def left_out(
     operators: Sequence[Operator], entries: Iterable[Entry], graphs: Collection[str], names: Names
 ) -> dict[str, Slots]:
-    """By node, the inputs and outputs that are left out: ``("input", 0)``. ``graphs`` are the names by which an
-    entry may mean this graph; ``names`` notes which operators are looked for."""
+    """Return the inputs and outputs that are not dumped, by node: ``("input", 0)``.
+
+    ``graphs`` are the names by which an entry may refer to this graph; ``names`` records the requested operators.
+    """
     slots: dict[str, Slots] = {}
     for entry in entries:
         if entry.model_name and entry.model_name not in graphs:
@@ -361,13 +368,13 @@ def left_out(
 
 
 def idle_items(entries: Iterable[Entry]) -> Iterator[str]:
-    """A sentence for each item that leaves out nothing, and for each position that does not exist."""
+    """Yield a sentence for each item that omits nothing, and for each invalid position."""
     for entry in entries:
         lists = {"optype_blacklist": entry.op_type_blacklist, "opname_blacklist": entry.op_name_blacklist}
         for option, items in lists.items():
             for name, texts in items:
                 if not (name and texts):
-                    yield f"{option}: an item without {'pos' if name else 'name'} leaves out nothing"
+                    yield f"{option}: an item without {'pos' if name else 'name'} has no effect"
                 for text in texts:
                     if not _SLOT.fullmatch(text):
                         yield f"{option}: {text[:40]!r} is not a position of {name[:80]!r}; write input0 or output0"

@@ -1,4 +1,4 @@
-"""The options of TorchAir's compiler that say what is dumped, checked when they are set."""
+"""The dump options of TorchAir's compiler configuration, checked when they are set."""
 
 from __future__ import annotations
 
@@ -32,19 +32,34 @@ _LAYERS = re.compile(r"[0-9A-Za-z_\"/\\. ]*")
 
 
 class DumpOptions:
-    """``config.dump_config``.
+    """Options of a dump, ``config.dump_config``.
 
-    enable_dump       the master switch; off, nothing is dumped whatever else is set.
-    dump_mode         input, output or all.
-    dump_path         a folder that is there; "./" is the current one.
-    quant_dumpable    accepted, no effect: nothing is fused away here, values before quantisation are always there.
-    dump_step         ``0|3-5|10``; None or "" for every step.
-    dump_layer        operators' names, separated by spaces; None or "" for all.
-    dump_data         tensor, or stats for a CSV of statistics.
-    dump_config_path  a JSON file with any of these but enable_dump; options that are set win over it.
-    data_dump_stage   accepted, no effect: it belongs to modes that are not max-autotune.
+    Attributes
+    ----------
+    enable_dump : bool
+        Master switch. If False, nothing is dumped, whatever else is set.
+    dump_mode : str
+        "input", "output" or "all".
+    dump_path : str
+        An existing folder; "./" is the current one.
+    quant_dumpable : bool
+        Accepted for compatibility; no effect: nothing is fused away here, so values before quantisation are always
+        dumped.
+    dump_step : str or None
+        Steps to dump, ``0|3-5|10``; None or "" for every step.
+    dump_layer : str or None
+        Names of operators, separated by spaces; None or "" for all.
+    dump_data : str
+        "tensor" for values, "stats" for a CSV of statistics.
+    dump_config_path : str or None
+        JSON file with any of these options except enable_dump. Options that are set here take precedence over the file.
+    data_dump_stage : str
+        Accepted for compatibility; no effect: the option belongs to modes other than max-autotune.
 
-    Raises ConfigError for an option of another name, and for a value that it cannot have.
+    Raises
+    ------
+    ConfigError
+        If an unknown option is read or set, or a value is not allowed.
     """
 
     def __init__(self) -> None:
@@ -66,12 +81,12 @@ class DumpOptions:
 
     @property
     def explicit(self) -> Mapping[str, Any]:
-        """The options that were set, to another value than none."""
+        """Options that were set to a value other than None or ""."""
         return {name: value for name, value in self._set.items() if value not in (None, "")}
 
 
 class _Taken:
-    """Options of the real hardware: whatever is set is taken and has no effect here."""
+    """Options of the real hardware: every option is accepted and has no effect."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -81,9 +96,14 @@ class _Taken:
 
 
 class CompilerConfig(_Taken):
-    """TorchAir's configuration of a compiler: ``dump_config`` is heeded, all others are taken and have no effect.
+    """Compiler configuration of TorchAir; only ``dump_config`` and ``mode`` have an effect, all others are accepted.
 
-    mode  max-autotune; dumping is for no other.
+    Attributes
+    ----------
+    dump_config : DumpOptions
+        Options of the dump.
+    mode : str
+        "max-autotune"; operators are dumped in no other mode.
     """
 
     def __init__(self) -> None:
@@ -99,18 +119,18 @@ def _check_name(name: str) -> None:
 def _check_value(name: str, value: Any) -> None:
     if isinstance(DEFAULTS[name], bool):
         if not isinstance(value, bool):
-            raise ConfigError(f"dump_config.{name} is {value!r}; it is True or False")
+            raise ConfigError(f"dump_config.{name} is {value!r}; use True or False")
     elif value is None and DEFAULTS[name] is None:
         pass
     elif not isinstance(value, str):
-        raise ConfigError(f"dump_config.{name} is a {type(value).__name__}; write it as text")
+        raise ConfigError(f"dump_config.{name} is a {type(value).__name__}; use a string")
     elif name in _WORDS and value not in _WORDS[name]:
-        raise ConfigError(f"dump_config.{name} is {value!r}; it is one of {', '.join(_WORDS[name])}")
+        raise ConfigError(f"dump_config.{name} is {value!r}; use one of {', '.join(_WORDS[name])}")
     elif name == "dump_step" and value:
         read_steps(value.rstrip("|"))
     elif name == "dump_layer" and not _LAYERS.fullmatch(value):
         raise ConfigError(
-            f"dump_config.dump_layer {value[:80]!r}: names have letters, digits, _ . / and \\, separated by spaces"
+            f"dump_config.dump_layer {value[:80]!r}: use letters, digits, _ . / and \\, with spaces between names"
         )
     elif name == "dump_config_path" and not value.endswith(".json"):
         raise ConfigError(f"dump_config.dump_config_path {value!r} does not end in .json")

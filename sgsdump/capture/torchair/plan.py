@@ -1,5 +1,6 @@
-"""The plan of a dump: from the options that were set and the JSON file that they name (``plan_of``), which may be
-edited while the program runs (``LivePlan``).
+"""The plan of a dump, from options and the JSON file that they name, which may change while the program runs.
+
+``plan_of`` reads both once; ``LivePlan`` reads the file again if it changes.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from sgsdump.errors import ConfigError, SgsdumpError
 
 @dataclass(frozen=True)
 class Plan:
-    """statistics  those of a CSV, by the names of ``dump_stats``.
-    ranges      graphs by name, each with the first and the last operator of a range that is dumped.
-    entries     of the file's dump_list, whose blacklists say what is left out.
+    """Selection and destination of a dump.
+
+    statistics  columns of a CSV, by the names of ``dump_stats``.
+    ranges      (graph, first operator, last operator) of each dumped range.
+    entries     entries of the file's dump_list, whose blacklists omit inputs and outputs.
     """
 
     control: DumpControl
@@ -38,7 +41,7 @@ class Plan:
 
 
 def plan_of(options: DumpOptions) -> Plan:
-    """Raises ConfigError for a file or folder that is not there or does not go, and for options at odds."""
+    """Return the plan. Raises ConfigError for a missing or invalid file or folder, and for contradictory options."""
     explicit = options.explicit
     if "dump_config_path" not in explicit:
         control = with_fields(DumpControl(enabled=options.enable_dump, mode=options.dump_mode), **_changes(explicit))
@@ -48,10 +51,10 @@ def plan_of(options: DumpOptions) -> Plan:
     control, notes = control_of(acl)
     if "dump_mode" in explicit and control.scene == "watcher" and explicit["dump_mode"] != "output":
         raise ConfigError(
-            f"dump_config.dump_mode {explicit['dump_mode']}: {file} is a watcher's, which dumps outputs only"
+            f"dump_config.dump_mode {explicit['dump_mode']}: {file} sets dump_scene watcher, which dumps outputs only"
         )
     if control.scene == "overflow" and any(entry.model_name or entry.layer for entry in acl.entries):
-        raise ConfigError(f"{file}: dump_debug on looks at every operator and takes no models as well; leave one out")
+        raise ConfigError(f"{file}: dump_debug on checks every operator and cannot be combined with models; remove one")
     enabled = options.enable_dump and (control.enabled or "dump_layer" in explicit)
     whole = tuple((entry.model_name, entry.layer) for entry in acl.entries if entry.layer or not entry.op_name_ranges)
     models = whole if control.operators.models else ()
@@ -69,14 +72,14 @@ def _ranges(entries: Iterable[Entry]) -> Iterator[tuple[str, str, str]]:
 
 
 def _without_choices(plan: Plan) -> Plan:
-    """Overflow and the watcher choose by themselves."""
+    """Remove ranges and blacklists: the scenes overflow and watcher choose operators themselves."""
     named = any(entry.op_name_ranges or entry.op_type_blacklist or entry.op_name_blacklist for entry in plan.entries)
-    note = f"blacklists and opname_range have no effect on the scene {plan.control.scene}"
+    note = f"blacklists and opname_range have no effect in the scene {plan.control.scene}"
     return replace(plan, ranges=(), entries=(), notes=(*plan.notes, note) if named else plan.notes)
 
 
 def _changes(explicit: Any) -> dict[str, Any]:
-    """The options that were set, as fields of a DumpControl."""
+    """Return the options that were set, as fields of a DumpControl."""
     changes: dict[str, Any] = {}
     if "dump_mode" in explicit:
         changes["mode"] = explicit["dump_mode"]
@@ -92,9 +95,9 @@ def _changes(explicit: Any) -> dict[str, Any]:
 def _checked_folder(path: str | Path, option: str) -> Path:
     folder = Path(path)
     if not folder.is_dir():
-        raise ConfigError(f"{option} {str(path)!r} is not a folder; make it first")
+        raise ConfigError(f"{option} {str(path)!r} is not a folder; create it first")
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        raise ConfigError(f"{option} {str(path)!r} cannot be read and written; change its permissions or name another")
+        raise ConfigError(f"{option} {str(path)!r} is not readable and writable; change its permissions or use another")
     return folder.absolute()
 
 
@@ -102,7 +105,7 @@ RELOAD_SECONDS = 1.0
 
 
 class LivePlan:
-    """``now()`` is the plan, its JSON file read again when that has changed, at most every second."""
+    """Current plan, ``now()``; the JSON file is checked for changes at most once per second."""
 
     def __init__(self, options: DumpOptions):
         self._options = options
@@ -128,7 +131,7 @@ class LivePlan:
         self.names.tell()
         if self.plan.control.enabled and not (self.tree.used or self.tree.stopped):
             logger.warning(
-                "nothing was dumped to %s: no compiled graph ran, or none of its steps and operators was asked for",
+                "nothing was dumped to %s: no compiled graph ran, or no step or operator was selected",
                 self.plan.path,
             )
 
@@ -136,11 +139,11 @@ class LivePlan:
         try:
             self.plan = plan_of(self._options)
         except SgsdumpError as error:
-            logger.warning("%s; what was set before goes on", error)
+            logger.warning("%s; the previous settings stay in force", error)
             return
         if self.plan.path != self.tree.path:
             self.tree = Tree(self.plan.path)
-        logger.info("%s was changed and is read again", self._file)
+        logger.info("%s has changed; new settings are in force", self._file)
 
     def _time(self) -> int | None:
         try:

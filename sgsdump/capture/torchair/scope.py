@@ -15,9 +15,18 @@ KEY, DATA_DUMP = "sgsdump", "data_dump"
 
 
 def data_dump() -> AbstractContextManager[Any]:
-    """Dump the operators of the block, beside those that dump_layer names. Outside of compiled code it does nothing.
+    """Mark the operators of a with-block for the dump, in addition to those that dump_layer names.
 
-    Needs torch 2.9, whose compiler remembers such blocks; an older one compiles the block without the mark.
+    Outside compiled code the block has no effect.
+
+    Returns
+    -------
+    context manager
+        The block whose operators are dumped.
+
+    Notes
+    -----
+    The mark needs torch 2.9, whose compiler records such blocks. Older versions compile the block without the mark.
     """
     import torch.fx.traceback
 
@@ -26,6 +35,6 @@ def data_dump() -> AbstractContextManager[Any]:
 
 
 def is_marked(meta: Any) -> bool:
-    """Whether a graph node of this ``meta`` comes from such a block."""
+    """Return whether a graph node with this ``meta`` comes from such a block."""
     custom = meta.get("custom")
     return isinstance(custom, dict) and custom.get(KEY) == DATA_DUMP

@@ -1,7 +1,7 @@
-"""The result tree: ``{path}/worldsizeN_global_rankR/{time}/{device}/{graph}/{graph's number}/{step}/``.
+"""The result tree of a dump: ``{path}/worldsizeN_global_rankR/{time}/{device}/{graph}/{graph's number}/{step}/``.
 
-Each step's folder has an index, ``index.jsonl``: first ``{"event": "begin"}``, a line for each tensor, ``{"complete":
-true}`` last. A step without that line was cut off. Files are written beside their place and renamed.
+Each step's folder has an index, ``index.jsonl``: first ``{"event": "begin"}``, then a line per tensor, last
+``{"complete": true}``. A step without the last line was cut off. Files are written beside their target and renamed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ _IN_FOLDERS = re.compile(r"[./\\\s]")
 
 
 class Tree:
-    """The files of a process below a dump_path. ``used``: there is something; ``stopped``: nothing is written any more,
-    and the reason has been reported."""
+    """Files of a process below a dump_path.
+
+    ``used``: something was written. ``stopped``: nothing more is written, and the reason has been reported.
+    """
 
     def __init__(self, path: Path):
         self.path = path
@@ -36,20 +38,19 @@ class Tree:
         self._last = 0
 
     def step(self, device: int, graph: str, number: int, index: int) -> Step:
-        """A new folder of a step. Raises OSError."""
+        """Create the folder of a step. Raises OSError."""
         folder = self._root() / str(device) / _IN_FOLDERS.sub("_", graph) / str(number) / str(index)
         folder.mkdir(parents=True, exist_ok=True)
         return Step(self, folder, graph, index, device)
 
     def clock(self) -> int:
-        """Microseconds since 1970, no number twice."""
+        """Return microseconds since 1970, each number once."""
         with self._lock:
             self._last = max(self._last + 1, time.time_ns() // 1000)
             return self._last
 
     def room(self, least: int) -> bool:
-        """Whether so many bytes are free on the disk; where they are not, that is reported once and nothing is
-        written."""
+        """Return whether ``least`` bytes are free on the disk; if not, report it once and stop writing."""
         if self.stopped:
             return False
         free = shutil.disk_usage(self.path).free
@@ -59,11 +60,11 @@ class Tree:
 
     def stop(self, why: str) -> None:
         if not self.stopped:
-            logger.error("%s; nothing is dumped any more", why)
+            logger.error("%s; nothing more is dumped", why)
         self.stopped = True
 
     def _root(self) -> Path:
-        """The folder of this process: forked ones have their own."""
+        """Return the folder of this process; a forked process gets its own."""
         with self._lock:
             if self._of_time is None or self._of_time[0] != os.getpid():
                 self._of_time = os.getpid(), _new_folder(self.path / _ranks())
@@ -71,8 +72,10 @@ class Tree:
 
 
 class Step:
-    """The folder of one step of one graph, and its index, each line of which is written at once. Raises OSError when it
-    cannot be begun."""
+    """Folder and index of one step of one graph; each index line is written at once.
+
+    Raises OSError if the index cannot be created.
+    """
 
     def __init__(self, tree: Tree, folder: Path, graph: str, number: int, device: int):
         self.tree = tree
@@ -95,7 +98,7 @@ class Step:
             self.tree.stop(f"cannot write {self._index.name}: {error.strerror or error}")
 
     def finish(self, complete: bool) -> None:
-        """``complete`` is False where the program raised an error in the step, or the disk was full."""
+        """Close the index; ``complete`` is False after an error of the program in this step or on a full disk."""
         if complete and not self.tree.stopped:
             self.line({"complete": True})
         self._index.close()
@@ -114,7 +117,7 @@ def _ranks() -> str:
 
 
 def _new_folder(parent: Path) -> Path:
-    """``YYYYMMDDHHMMSS`` of now, or of the next second that no other process has."""
+    """Create a folder ``YYYYMMDDHHMMSS`` of the current time, or of the next second that no other process uses."""
     parent.mkdir(parents=True, exist_ok=True)
     moment = datetime.now()
     while True:

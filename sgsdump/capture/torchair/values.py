@@ -1,7 +1,7 @@
-"""A torch tensor's bytes, statistics, overflow; unwritten tensors.
+"""Bytes, statistics and overflow of torch tensors; tracking of unwritten tensors.
 
-What ``torch.empty`` gives is unwritten until an operator writes to it: by torch's own operators below the graph's,
-whatever these are called (``Watch``).
+The memory of ``torch.empty`` is unwritten until an operator writes to it. ``Watch`` sees such writes in torch's own
+operators below those of the graph, whatever the graph calls them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ALLOCATING = ("empty", "resize", "rnn")
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
-    """The tensors of an operator's arguments or result, in order."""
+    """Return the tensors in an operator's arguments or result, in order."""
     return [leaf for leaf in _pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
@@ -36,25 +36,27 @@ def dtype_name(tensor: torch.Tensor) -> str:
 
 
 def payload(tensor: torch.Tensor) -> Payload:
-    """The tensor as a dump file holds it; a quantised one as its integers. Raises RuntimeError,
-    NotImplementedError for one that has no plain values."""
+    """Return the tensor as a dump file stores it; a quantised tensor as its integers.
+
+    Raises RuntimeError or NotImplementedError for a tensor without plain values.
+    """
     plain = _plain(tensor)
     data = memoryview(plain.reshape(-1).view(torch.uint8).numpy()) if plain.numel() else memoryview(b"")  # type: ignore[arg-type]
     return Payload(dtype_name(plain), tuple(map(int, plain.shape)), data, _address(tensor))
 
 
 def facts(tensor: torch.Tensor) -> Payload:
-    """Type, shape and address, without values."""
+    """Return type, shape and address, without values."""
     return Payload(dtype_name(tensor), tuple(map(int, tensor.shape)), b"", _address(tensor))
 
 
 def statistics(tensor: torch.Tensor) -> Statistics | None:
-    """None for complex numbers and bool, which have no order."""
+    """Return the statistics; None for complex numbers and bool, which have no order."""
     plain = _plain(tensor)
     if plain.dtype.is_complex or plain.dtype == torch.bool:
         return None
     sums = sums_of(plain)
-    if sums is not None and math.isfinite(sums[3]):  # so all elements are
+    if sums is not None and math.isfinite(sums[3]):  # a finite sum of squares: all elements are finite
         least, most, total, squares = sums
         mean = min(max(total / plain.numel(), least), most)
         return Statistics(least, most, mean, math.sqrt(squares), plain.numel(), 0, 0, 0)
@@ -66,8 +68,7 @@ def statistics(tensor: torch.Tensor) -> Statistics | None:
 
 
 class KnownStatistics:
-    """``statistics`` of tensors, computed once as long as one does not change: what an operator gives, others take,
-    and weights stay."""
+    """Cache of statistics, valid while a tensor is unchanged: outputs become inputs, and weights stay the same."""
 
     def __init__(self) -> None:
         self._known: Any = WeakIdKeyDictionary()
@@ -81,7 +82,7 @@ class KnownStatistics:
         return summary  # type: ignore[no-any-return]
 
     def copy_of(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A copy, whose statistics are known where the tensor's are."""
+        """Return a copy that inherits known statistics."""
         copy = tensor.detach().clone()
         before, summary = self._known.get(tensor, (None, None))
         if before is not None and before == state(tensor):
@@ -90,7 +91,7 @@ class KnownStatistics:
 
 
 def state(tensor: torch.Tensor) -> tuple[int, int] | None:
-    """Address and version, which change whenever the values may have; None where torch does not count."""
+    """Return address and version, which change with any write to the values; None if torch keeps no version."""
     try:
         return tensor.data_ptr(), tensor._version
     except RuntimeError:
@@ -98,7 +99,7 @@ def state(tensor: torch.Tensor) -> tuple[int, int] | None:
 
 
 def overflows(tensor: torch.Tensor) -> bool:
-    """Whether a tensor of floats holds NaN, Inf, or the largest number of its type, which saturating units leave."""
+    """Return whether a float tensor holds NaN, Inf or its type's largest number, which saturating units return."""
     plain = tensor.detach()
     if plain.dtype.is_complex:
         plain = torch.view_as_real(plain.resolve_conj())
@@ -123,13 +124,13 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
 def _address(tensor: torch.Tensor) -> int:
     try:
         return tensor.data_ptr()
-    except RuntimeError:  # a tensor without memory of its own
+    except RuntimeError:  # the tensor has no memory of its own
         return 0
 
 
 @dataclass(frozen=True)
 class NotWritten:
-    """Stands for a tensor that has no values yet."""
+    """Placeholder for a tensor that has no values yet."""
 
     tensor: torch.Tensor
     _unwritten: Unwritten
@@ -143,12 +144,12 @@ class NotWritten:
         return tuple(map(int, self.tensor.shape))
 
     def now(self) -> torch.Tensor | NotWritten:
-        """The tensor, once it has values."""
+        """Return the tensor if it has values by now, else this placeholder."""
         return self if self._unwritten.holds(self.tensor) else self.tensor
 
 
 class Watch:
-    """The unwritten tensors of a run; ``running`` is a context in which its operators run."""
+    """Unwritten tensors of a run; ``running`` is a context in which the run's operators execute."""
 
     def __init__(self, module: Any) -> None:
         self._unwritten = Unwritten()
@@ -158,7 +159,7 @@ class Watch:
         return self._mode or nullcontext()
 
     def told(self, tensors: Sequence[Any]) -> list[Any]:
-        """The tensors, ``NotWritten`` for those to which nothing has been written."""
+        """Return the tensors, with ``NotWritten`` for each that nothing has written to."""
         return [self._told(tensor) for tensor in tensors] if self._unwritten else list(tensors)
 
     def _told(self, tensor: Any) -> Any:
@@ -203,7 +204,7 @@ class _Mode(TorchDispatchMode):
 
 
 def _may_give_memory(module: Any) -> bool:
-    """Whether a graph may hold an operator that gives memory; one that was not lowered to torch's own does not say."""
+    """Return whether a graph may allocate unwritten memory; True if it was not lowered to torch's own operators."""
     targets = [node.target for node in module.graph.nodes if node.op in ("call_function", "call_method", "call_module")]
     lowered = all(
         isinstance(target, torch._ops.OpOverload) or target.__class__.__name__ == "builtin_function_or_method"

@@ -189,10 +189,10 @@ class SegmentRunner:
         functions = {(function.domain, function.name) for function in self.model.proto.functions}
         for node in self._nodes:
             for name in inner_tensors(node):
-                self.skipped[name] = Skip(name, node.op_type, f"inside the body of {called(node)}")
+                self.skipped[name] = Skip(name, node.op_type, f"inside a body of {called(node)}")
             if (node.domain, node.op_type) in functions:
                 name = f"tensors inside {called(node)}"
-                self.skipped[name] = Skip(name, node.op_type, "inside a function of the model")
+                self.skipped[name] = Skip(name, node.op_type, "they belong to a function of the model")
 
     def _layer(self, node: onnx.NodeProto, name: str, value: ort.OrtValue, kind: str) -> Layer | None:
         if kind in PLAIN_TYPES:

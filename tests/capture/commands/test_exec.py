@@ -115,7 +115,7 @@ def test_where_links_are_not_allowed_the_values_are_there_all_the_same(tmp_path,
 
 def test_one_device(tmp_path, infer):
     done = sgsdump("exec", "-device", "1", "--", "python", infer, cwd=tmp_path)
-    assert done.returncode == 2 and "chosen were devices 1 (-device); the program ran 3 steps" in done.stderr
+    assert done.returncode == 2 and "the selection was devices 1 (-device); the program ran 3 steps" in done.stderr
     sgsdump("exec", "--device-id", "1", "--", "python", infer, cwd=tmp_path, LOCAL_RANK="1")
     assert [path.name.partition("_")[0] for path in trees(tmp_path)[0].glob("rounds/*")] == ["1"]
 
@@ -137,7 +137,7 @@ def test_nothing_captured_is_said_and_the_status_is_not_zero(tmp_path, infer):
     assert sgsdump("exec", "--", "python", "-c", "raise SystemExit(7)", cwd=tmp_path).returncode == 7
     done = sgsdump("exec", "-er", "7,9", "-ids", "3_1", "--", "python", infer, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.splitlines()[-1].endswith(
-        "nothing was dumped; chosen were steps 7 to 9 (counted from 0; -er), operators 3_1 (-ids); the program ran "
+        "nothing was dumped; the selection was steps 7 to 9 (counted from 0; -er), operators 3_1 (-ids); the program ran "
         "3 steps from 0 to 2"
     )
     done = sgsdump("exec", "-opname", "sotfmax", "--", "python", infer, cwd=tmp_path)
@@ -197,7 +197,7 @@ def test_wrong_ids_and_steps_beside_right_ones_are_told_by_the_first_run(tmp_pat
     done = sgsdump("exec", "-er", "1,1,2,9,5,8,7,7", "--", "python", infer, cwd=tmp_path)
     assert done.returncode == 0
     assert [line for line in done.stderr.splitlines() if "never ran" in line] == [
-        "sgsdump: warning: the steps 5 to 8 never ran (-er); the program ran 3 steps from 0 to 2",
+        "sgsdump: warning: steps 5 to 8 never ran (-er); the program ran 3 steps from 0 to 2",
         "sgsdump: warning: step 7 never ran (-er); the program ran 3 steps from 0 to 2",
     ]
 

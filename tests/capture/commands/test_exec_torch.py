@@ -110,6 +110,6 @@ def test_one_line_says_that_more_rounds_ran_than_were_dumped(tmp_path, decoder):
         return [line for line in done.stderr.splitlines() if "of which" in line]
 
     assert told() == [
-        "sgsdump: the program ran 3 steps, of which 1 was dumped; -er all dumps every one, -er A,B those from A to B"
+        "sgsdump: the program ran 3 steps; 1 was dumped. -er all dumps every step, -er A,B the steps from A to B"
     ]
     assert told("-er", "all") == []

@@ -83,7 +83,7 @@ def test_bin_files_become_torch_tensors(tmp_path: Path, torch: Any) -> None:
     found = msit.convert_bin_data_to_pt(msit.read_bin_data(atb_file(tmp_path / "b.bin", bf16)))
     assert found.kind == "torch.bfloat16"
     np.testing.assert_array_equal(found.array, bf16.view(np.int16))
-    with pytest.raises(FormatError, match="int4, which torch does not have"):
+    with pytest.raises(FormatError, match="int4, which torch does not support"):
         msit.read_atb_data(atb_file(tmp_path / "c.bin", np.ones(4, KNOWN["int4"])))
 
 

@@ -218,7 +218,7 @@ def test_compiled_scripted_and_exported_models_keep_their_results(tmp_path: Path
 def test_modules_that_run_no_hooks_are_told(tmp_path: Path) -> None:
     net, x = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()), torch.randn(3, 4)
     for made_of in (torch.jit.script(net), torch.jit.trace(net, x)):
-        with pytest.raises(ConfigError, match="give the module that it was made of"):
+        with pytest.raises(ConfigError, match="pass the original module"):
             register_hook(made_of, DumpConfig(dump_path=str(tmp_path)))
     whole = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.jit.script(net))
     with pytest.warns(UserWarning, match=r"root.1 and 2 more is scripted"):
@@ -305,15 +305,15 @@ def test_a_removed_hook_is_gone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ({"token_range": 3}, "token_range is a list of token numbers"),
+        ({"token_range": 3}, "token_range must be a list of token numbers"),
         ({"token_range": [-1]}, "token_range"),
-        ({"tensor_part": 3}, "tensor_part is 0, 1 or 2, not 3"),
-        ({"mode": "modul"}, "mode is module, api"),
-        ({"module_list": ["Linear"]}, "module_list is a list of module classes"),
-        ({"seed": -1}, "seed is a whole number"),
-        ({"device_id": "0"}, "device_id is a device's number"),
+        ({"tensor_part": 3}, "tensor_part must be 0, 1 or 2, not 3"),
+        ({"mode": "modul"}, "mode must be module, api"),
+        ({"module_list": ["Linear"]}, "module_list must be a list of module classes"),
+        ({"seed": -1}, "seed must be an integer"),
+        ({"device_id": "0"}, "device_id must be a device number"),
         ({"layer_name": "root.layer.0*"}, "no module is named 'root.layer.0.'; did you mean 'root.layers.0'"),
-        ({"module_list": [torch.nn.Conv2d]}, "no module is of the class Conv2d"),
+        ({"module_list": [torch.nn.Conv2d]}, "no module has the class Conv2d"),
     ],
 )
 def test_what_cannot_be_is_told_before_the_model_runs(config, told: str, tmp_path: Path) -> None:

@@ -102,8 +102,8 @@ def test_items_that_leave_out_nothing_are_told(tmp_path: Path, caplog: pytest.Lo
     for _ in range(2):
         run(torch.ones(2))
     assert [record.getMessage() for record in caplog.records if "list" in record.getMessage()] == [
-        "optype_blacklist: an item without pos leaves out nothing",
-        "optype_blacklist: an item without name leaves out nothing",
+        "optype_blacklist: an item without pos has no effect",
+        "optype_blacklist: an item without name has no effect",
         "opname_blacklist: 'in0' is not a position of 'exp'; write input0 or output0",
         "opname_blacklist: 'output' is not a position of 'exp'; write input0 or output0",
         "optype_blacklist: no graph has an operator of type 'Ad'; did you mean 'Add'?",

@@ -368,9 +368,7 @@ def test_a_full_disk_stops_the_dump_and_not_the_program(
     for _ in range(3):
         assert run(torch.ones(2), torch.ones(2))[0].tolist() == [2, 2]
     said = [record.getMessage() for record in caplog.records if "Disk space" in record.getMessage()]
-    assert said == [
-        "Disk space is not enough, it's must more than 2G, free size(MB) is: 1500; nothing is dumped any more"
-    ]
+    assert said == ["Disk space is not enough, it's must more than 2G, free size(MB) is: 1500; nothing more is dumped"]
     assert not list(tmp_path.iterdir())
 
 
@@ -384,7 +382,7 @@ def test_a_file_that_cannot_be_written_costs_the_dump_and_not_the_program(
 
     monkeypatch.setattr(dumped, "write_operator", full)
     assert compiled(AddSub(), tmp_path)(torch.ones(2), torch.ones(2))[0].tolist() == [2, 2]
-    assert "No space left on device; nothing is dumped any more" in caplog.text
+    assert "No space left on device; nothing more is dumped" in caplog.text
 
 
 def test_one_operator_that_cannot_be_dumped_is_told_and_the_others_are_there(

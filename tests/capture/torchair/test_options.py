@@ -61,7 +61,7 @@ def test_defaults_are_those_of_the_vendor() -> None:
         ("dump_step", "9" * 5000 + "-1", "goes backwards"),
         ("quant_dumpable", "on", "True or False"),
         ("dump_layer", "Add;rm", "letters, digits"),
-        ("dump_layer", ["Add"], "write it as text"),
+        ("dump_layer", ["Add"], "use a string"),
         ("dump_config_path", "dump.txt", r"does not end in \.json"),
         ("data_dump_stage", "first", "one of original, optimized"),
     ],
@@ -99,7 +99,7 @@ def test_a_relative_path_is_below_the_current_folder(tmp_path: Path, monkeypatch
 def test_a_path_that_cannot_be_read_or_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for lacking in (os.R_OK, os.W_OK):
         monkeypatch.setattr(os, "access", lambda path, mode, lacking=lacking: not mode & lacking)
-        with pytest.raises(ConfigError, match="cannot be read and written"):
+        with pytest.raises(ConfigError, match="is not readable and writable"):
             plan_of(config(enable_dump=True, dump_path=str(tmp_path)).dump_config)
 
 
@@ -198,7 +198,7 @@ def test_scenes_choose_by_themselves_and_say_so_of_lists(tmp_path: Path, section
         config(enable_dump=True, dump_config_path=json_file(tmp_path, dump_level="op", **section)).dump_config
     )
     assert not plan.ranges and not plan.entries
-    assert plan.notes[-1].startswith("blacklists and opname_range have no effect on the scene ")
+    assert plan.notes[-1].startswith("blacklists and opname_range have no effect in the scene ")
 
 
 @pytest.mark.parametrize(

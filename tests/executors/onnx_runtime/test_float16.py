@@ -114,7 +114,7 @@ def test_a_model_without_float32() -> None:
 def test_what_the_converter_refuses_is_one_line() -> None:
     clash = net([node("Add", ["x", "w"], "y")], {"w": np.ones(2, np.float32)}, {"x": (2,)}, ["y"]).proto
     clash.graph.initializer.append(clash.graph.initializer[0])
-    with pytest.raises(ModelError, match="converter cannot make the model float16: ") as caught:
+    with pytest.raises(ModelError, match="converter cannot convert the model to float16: ") as caught:
         to_float16(clash)
     assert "\n" not in str(caught.value)
 

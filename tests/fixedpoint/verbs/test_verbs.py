@@ -98,7 +98,7 @@ def test_what_can_be_gone_through_once_is_kept():
         (lambda: sgsdump.calibrate("absent.onnx", RUNS), sgsdump.SgsdumpError, "absent.onnx"),
         (lambda: sgsdump.calibrate("net.onnx", []), sgsdump.SgsdumpError, ": no feeds"),
         (lambda: sgsdump.calibrate("net.onnx", [{"other": RUNS[0]["data"]}]), sgsdump.SgsdumpError, "other"),
-        (lambda: sgsdump.simulate("net.onnx", RUNS), sgsdump.SgsdumpError, "one dump is of one"),
+        (lambda: sgsdump.simulate("net.onnx", RUNS), sgsdump.SgsdumpError, "dump takes one"),
         (lambda: sgsdump.diagnose("net.onnx", RUNS, preproces="a.py"), TypeError, "did you mean 'preprocess'"),
         (lambda: sgsdump.dump("net.onnx", RUNS[0], preprocess="a.py"), sgsdump.SgsdumpError, "use only one of them"),
     ],
