@@ -1,10 +1,10 @@
-"""The "dump" section of acl.json, which TorchAir's dump_config_path takes too: checked as the vendor checks it, and
-what it means for a program on any device.
+"""Reader of the "dump" section of acl.json, which TorchAir's dump_config_path accepts too, with the vendor's checks.
 
-First that it is JSON, then every value's type, then that values are among those that there are, then what must go
-together; the first error counts. Unknown keys are ignored, of one that stands twice the last counts. The codes are the
-vendor's: EP0001 missing, empty or of the wrong type, EP0002 none of the values there are, EP0003 a bad value, EP0004
-not JSON, EP0005 what does not go together. Source: docs/formats/ascend.md#dump-configuration.
+Checks come in the vendor's order: JSON syntax, types of all values, allowed values, combinations. The first error
+counts. Unknown keys are ignored; of a duplicate key the last one counts. Error codes are the vendor's: EP0001 missing,
+empty or wrong type, EP0002 unknown value, EP0003 invalid value, EP0004 not JSON, EP0005 invalid combination.
+``control_of`` translates a valid file for a program on any device. Source:
+docs/formats/ascend.md#dump-configuration.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ _ITEM_LISTS = ("layer", "watcher_nodes", *BLACKLISTS, "opname_range")
 MOST_STEPS = 100
 _MOST_BYTES = 16 << 20
 EXCEPTION = (
-    "dump_scene {} has no effect: an exception of the card cannot be met without the card, and torch_npu has that dump "
-    "on already"
+    "dump_scene {} has no effect: exceptions of the card do not occur without the card, and torch_npu enables this "
+    "dump itself"
 )
 
 
 class Refused(ConfigError):
-    """The vendor's verdict: its error code, the key (``dump_list[0].layer``), the value, the reason."""
+    """Verdict of the vendor's check: error code, key (``dump_list[0].layer``), value and reason."""
 
     def __init__(self, code: str, item: str | None, value: str | None, reason: str) -> None:
         where = "" if item is None else f"{item}: " if value is None else f"{item} is {quoted(value)}: "
@@ -64,7 +64,7 @@ class Refused(ConfigError):
 
 @dataclass(frozen=True)
 class Entry:
-    """One object of dump_list. Blacklists are pairs of name and positions (``input0``), ranges of first and last."""
+    """One object of dump_list; blacklists are pairs of name and positions (``input0``), ranges of first and last."""
 
     model_name: str = ""
     layer: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class AclDump:
-    """A valid file. Where it gives nothing the vendor's default stands: dump_mode is output here."""
+    """Settings of a valid file, with the vendor's defaults for missing keys (dump_mode: output)."""
 
     path: str = ""
     mode: str = "output"
@@ -92,19 +92,22 @@ class AclDump:
 
     @property
     def need_dump(self) -> bool:
-        """Whether anything is dumped at all."""
+        """Whether anything is dumped."""
         return bool(self.entries or self.single_operators or self.debug or self.scene)
 
     @property
     def dump_type(self) -> str | None:
-        """tensor, overflow, or an exception scene's name; None where nothing is dumped."""
+        """tensor, overflow, or an exception scene's name; None if nothing is dumped."""
         if not self.need_dump:
             return None
         return "overflow" if self.debug else SCENES.get(self.scene, "tensor")
 
 
 def read(path: Path) -> AclDump:
-    """A file's dump section. Raises Refused, with the file's name in front, and ConfigError for no such file."""
+    """Read the dump section of a file.
+
+    Raises Refused, prefixed with the file's name, and ConfigError for a missing file.
+    """
     text = decode(read_bytes(path, _MOST_BYTES), path)
     try:
         return parse(text)
@@ -114,7 +117,7 @@ def read(path: Path) -> AclDump:
 
 
 def parse(text: str) -> AclDump:
-    """The dump section of a JSON text, paths being looked at from the current folder. Raises Refused."""
+    """Read the dump section of a JSON text; relative paths start at the current folder. Raises Refused."""
     try:
         document = json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
@@ -157,7 +160,7 @@ def _meaning(section: Mapping[str, Any]) -> AclDump:
 
 
 def _steps(text: str) -> Steps:
-    """``0|3-5``; no text stands for every step. A number may be as large as one likes."""
+    """Read ``0|3-5``; an empty text means every step. Numbers may have any size."""
     ranges = []
     parts = text.split("|") if text else []
     if len(parts) > MOST_STEPS:
@@ -192,9 +195,9 @@ def _entry(entry: Mapping[str, Any]) -> Entry:
 
 
 def control_of(acl: AclDump) -> tuple[DumpControl, tuple[str, ...]]:
-    """The control, and a sentence for each setting that is accepted without effect.
+    """Return the control, and a sentence for each accepted setting without effect.
 
-    Operators of entries without model_name are dumped of every model, of entries without layer all are.
+    An entry without model_name applies to every model; an entry without layer selects all operators.
     """
     control = DumpControl(
         enabled=acl.need_dump,
@@ -228,9 +231,9 @@ def _without_effect(acl: AclDump) -> list[str]:
     if acl.scene and acl.scene != "watcher":
         notes.append(EXCEPTION.format(acl.scene))
     if acl.level == "kernel":
-        notes.append("dump_level kernel has no effect: below an operator there is no kernel of the card's")
+        notes.append("dump_level kernel has no effect: without the card there are no kernels below an operator")
     if acl.kernel_data:
-        notes.append("dump_kernel_data has no effect: there is no kernel of the card's that prints")
+        notes.append("dump_kernel_data has no effect: without the card there are no kernels that print")
     return notes
 
 
@@ -260,8 +263,11 @@ def _check_types(section: Mapping[str, Any]) -> None:
 
 
 def _trouble_with(path: str) -> str | None:
-    """The fault of a folder, which must exist and be writable, or be ``IP:PATH`` of another machine; None where there
-    is none. A relative path starts at the current folder."""
+    """Return the fault of a dump folder, or None.
+
+    The folder must exist and be writable, or be ``IP:PATH`` of another machine. A relative path starts at the current
+    folder.
+    """
     address, colon, _ = path.partition(":")
     if colon and _is_address(address):
         return None

@@ -1,6 +1,7 @@
-"""Outputs that were computed again compared with the program's.
+"""Comparison of replayed outputs with the program's own outputs.
 
-Where they differ, the model runs once more as the program ran it, which shows whether that explains the difference.
+If they differ, the model runs once more with the program's session options, which shows whether the options explain the
+difference.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ from sgsdump.errors import InputError, ModelError
 from sgsdump.executors.runner import Layer
 from sgsdump.tensors.dtypes import is_integer, is_number, name_of
 
-# Beyond it the difference is not explained by the order of float32 sums.
+# Largest relative difference that the order of float32 sums can explain.
 LARGE = 1e-3
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """equal     bit for bit.
-    max_abs   the largest difference of finite values; None where there is none to take.
-    relative  that, by the largest absolute value of the program's.
-    why       what cannot be compared, or which values are not finite on one side only; or "".
+    """Comparison of one output.
+
+    equal     bit-identical.
+    max_abs   largest difference of finite values; None if there are none.
+    relative  max_abs divided by the largest absolute value of the program's output.
+    why       reason why values cannot be compared, or which are finite on one side only; "".
     """
 
     name: str
@@ -44,9 +47,9 @@ class Agreement:
 
 
 def agreement(name: str, replayed: np.ndarray, program: np.ndarray) -> Agreement:
-    """Of values of one shape; types of one size are taken for the replayed one (float8 comes as uint8 from run)."""
+    """Compare values of one shape; types of equal size count as the replayed type (run returns float8 as uint8)."""
     if replayed.shape != program.shape:
-        return Agreement(name, False, why=f"the program's has the shape {program.shape}, not {replayed.shape}")
+        return Agreement(name, False, why=f"program shape {program.shape}, not {replayed.shape}")
     if (
         replayed.dtype != program.dtype
         and replayed.dtype.itemsize == program.dtype.itemsize
@@ -54,7 +57,7 @@ def agreement(name: str, replayed: np.ndarray, program: np.ndarray) -> Agreement
     ):
         program = program.view(replayed.dtype)
     if replayed.dtype != program.dtype:
-        return Agreement(name, False, why=f"the program's is {name_of(program.dtype)}, not {name_of(replayed.dtype)}")
+        return Agreement(name, False, why=f"program type {name_of(program.dtype)}, not {name_of(replayed.dtype)}")
     if np.ascontiguousarray(replayed).tobytes() == np.ascontiguousarray(program).tobytes():
         return Agreement(name, True)
     if not is_number(replayed.dtype) or replayed.dtype.kind == "c":
@@ -70,7 +73,7 @@ def agreement(name: str, replayed: np.ndarray, program: np.ndarray) -> Agreement
 
 
 def compared(layers: Iterator[Layer], program: Mapping[str, Value], agreements: list[Agreement]) -> Iterator[Layer]:
-    """The layers as they come; ``agreements`` gets one for each that the program kept as an output."""
+    """Yield the layers, and append an Agreement for each output that the program kept."""
     for layer in layers:
         value = program.get(layer.name)
         if value is not None and value.file is not None:
@@ -79,7 +82,7 @@ def compared(layers: Iterator[Layer], program: Mapping[str, Value], agreements: 
 
 
 class Differences:
-    """Of all models; ``agrees`` as long as no output is further from the program's than rounding explains."""
+    """Differences of all models; ``agrees`` is True while rounding explains every difference from the program."""
 
     def __init__(self) -> None:
         self.agrees = True
@@ -87,7 +90,7 @@ class Differences:
         self._reasons: dict[str, str] = {}
 
     def __iter__(self) -> Iterator[str]:
-        """A sentence for each model whose outputs are not the program's."""
+        """Yield a sentence for each model whose outputs differ from the program's."""
         for model, outputs in self._unequal.items():
             worst = _worst(outputs)
             yield f"{model}: the outputs differ from the program's ({worst.name}): {_how(worst)}{self._reasons[model]}"
@@ -99,9 +102,9 @@ class Differences:
         run: CapturedRun,
         agreements: Sequence[Agreement],
     ) -> list[str]:
-        """Take note of a run; returns a sentence on it, where rounding does not explain it, in a list.
+        """Record a run; return a list with a sentence if rounding does not explain a difference.
 
-        A model's first difference has it run once more as the program ran it.
+        At a model's first difference, the model runs once more with the program's options.
         """
         unequal = [output for output in agreements if not output.equal]
         if not unequal:
@@ -126,7 +129,7 @@ def _how(output: Agreement) -> str:
 
 
 def _reason(captured: CapturedModel, feed: Mapping[str, np.ndarray], run: CapturedRun) -> str:
-    """Whether the model gives the program's outputs when it runs as the program ran it; "" when it does not run."""
+    """Return whether the model reproduces the program's outputs with the program's options; "" if it cannot run."""
     from sgsdump.executors.onnx_runtime.program_session import ProgramSession
 
     assert captured.file is not None
@@ -138,5 +141,5 @@ def _reason(captured: CapturedModel, feed: Mapping[str, np.ndarray], run: Captur
         return ""
     level = captured.options.get("level", "")
     if same:
-        return f"; run as the program did ({level}), the model gives the program's own outputs again"
-    return f"; run as the program did ({level}), the model does not give its outputs again either"
+        return f"; with the program's options ({level}), the model reproduces the program's outputs"
+    return f"; with the program's options ({level}), the model does not reproduce the program's outputs either"

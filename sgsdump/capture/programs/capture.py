@@ -1,6 +1,6 @@
-"""``capture``: dump what torch computes in this process within a with-block.
+"""The public function ``capture``: dump what torch computes in this process within a with-block.
 
-The hooks are those of ``sgsdump exec`` (``hook/``), and so is the tree; they are taken off when the block ends.
+Hooks and tree are those of ``sgsdump exec`` (``hook/``); the hooks are removed when the block ends.
 """
 
 from __future__ import annotations
@@ -38,29 +38,63 @@ def capture(
     statistics: bool = False,
     feed: str | Path | None = None,
 ) -> Iterator[Path]:
-    """Dump what torch modules compute within a ``with`` block into ``folder``, as ``sgsdump exec`` does of a program.
+    """Dump what torch modules compute within a ``with`` block into ``folder``.
 
-    Each call of an outermost module is a round, counted from 0; inputs are taken before, outputs after each operator.
-    The folder is a tree as ``exec`` writes it: ``sgsdump.open_dump("folder@step=0")``, ``sgsdump compare``, ``check``.
+    The result is a tree as ``sgsdump exec`` writes it.
 
-    folder      new, empty, or with an earlier capture, which is replaced.
-    control     what is dumped; all of every round without it.
-    statistics  max, min, mean and norm in the place of values.
-    feed        a tree of the same program, whose recorded inputs are put in the place of those of each round; of the
-                module alone that ``control`` names, where it names one.
+    Parameters
+    ----------
+    folder : str or Path
+        A new or empty folder, or an earlier capture, which is replaced.
+    control : DumpControl, optional
+        Selection of what is dumped. Default: all tensors of every round.
+    statistics : bool, default False
+        Store max, min, mean and L2 norm instead of values.
+    feed : str or Path, optional
+        A tree of the same program. In each round, its recorded inputs replace the program's inputs. If ``control``
+        names
+        a module, only the inputs of that module are replaced.
 
-    Yields the tree's path. Whatever the block raises goes on to the caller, and the tree has what ran before. Notes
-    are warnings. Raises ConfigError for a folder of anything else, within another capture or ``sgsdump exec``, where no
-    module ran, and where the program and what it is fed do not fit; MissingExtra without torch; OutputError when the
-    disk refuses.
+    Yields
+    ------
+    Path
+        The tree.
+
+    Raises
+    ------
+    ConfigError
+        If the folder holds other files, another capture or ``sgsdump exec`` is active, no module ran, or the recorded
+        inputs do not match the program.
+    MissingExtra
+        If torch is not installed.
+    OutputError
+        If the folder cannot be written, or the disk is full.
+
+    Notes
+    -----
+    Each call of an outermost module is a round, counted from 0. Inputs are dumped before and outputs after each
+    operator.
+    An exception of the block reaches the caller, and the tree holds everything that ran before. Notes are issued as
+    warnings.
+
+    Examples
+    --------
+    ::
+
+        import sgsdump
+
+        with sgsdump.capture("mine") as tree:
+            model(x)
+        dump = sgsdump.open_dump("mine@step=0")
+        result = sgsdump.compare("mine", "golden")
     """
     root = Path(folder)
     control = control or DumpControl()
     control = replace(control, content="stats") if statistics else control
     if os.environ.get("SGSDUMP_CAPTURE"):
-        raise ConfigError("capture: this program runs under sgsdump exec, which dumps it already; use one of the two")
+        raise ConfigError("capture: this program runs under sgsdump exec, which dumps it already; use only one of them")
     if _running:
-        raise ConfigError(f"capture: {_running[0]} is being captured; end that with-block first")
+        raise ConfigError(f"capture: a capture into {_running[0]} is active; end that with-block first")
     _torch()
     fed = None if feed is None else feed_of(Path(feed), control.operators.module)
     _make_room(root)
@@ -101,11 +135,11 @@ def _torch() -> Any:
 
 
 def _make_room(root: Path) -> None:
-    """An empty folder. Raises ConfigError, OutputError."""
+    """Create an empty folder. Raises ConfigError, OutputError."""
     try:
         names = set(os.listdir(root)) if os.path.lexists(root) else set()
         if names and not {CONTROL, PROCESSES} <= names:
-            raise ConfigError(f"{root} holds something else than a capture; name a new folder")
+            raise ConfigError(f"{root}: the folder holds files that are not a capture; use a new folder")
         if names:
             shutil.rmtree(root)
     except OSError as error:
@@ -114,7 +148,7 @@ def _make_room(root: Path) -> None:
 
 
 def _hooked(root: Path) -> tuple[Any, Any]:
-    """The hooks' session, and the function that takes the hooks off."""
+    """Return the hooks' session, and the function that removes the hooks."""
     torch = _torch()
     before = list(sys.path)
     sys.path[:0] = _FOLDERS

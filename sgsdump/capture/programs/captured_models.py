@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Value:
-    """One input or output of a run. ``why`` says why its values could not be kept, "" if they were."""
+    """One input or output of a run; ``why`` is the reason why its values were not kept, or ""."""
 
     name: str
     dtype: str = ""
@@ -36,9 +36,9 @@ class Value:
     why: str = ""
 
     def array(self) -> np.ndarray:
-        """Raises InputError where it was not kept or its file is damaged."""
+        """Return the values. Raises InputError if they were not kept or the file is damaged."""
         if self.file is None:
-            raise InputError(f"{self.name!r} was not kept: {self.why or 'it has no file'}")
+            raise InputError(f"{self.name!r} was not kept: {self.why or 'there is no file'}")
         try:
             dtype = dtype_named(self.dtype)
             raw = self.file.read_bytes()
@@ -50,14 +50,16 @@ class Value:
         if len(raw) == count * dtype.itemsize:
             return np.frombuffer(raw, dtype).reshape(self.shape)
         if len(raw) != packed_size(dtype, count):
-            raise InputError(f"{self.file} has {len(raw)} bytes, not the {count * dtype.itemsize} of {self.shape}")
+            raise InputError(f"{self.file} has {len(raw)} bytes; shape {self.shape} needs {count * dtype.itemsize}")
         return unpacked(raw, dtype, count).reshape(self.shape)
 
 
 @dataclass(frozen=True)
 class CapturedRun:
-    """outputs  None where the run did not come to its end; ``failed``: what it raised, or "".
-    thread   the number of the thread that it ran in; None where that is not known.
+    """One run of a model.
+
+    outputs  None if the run did not end; ``failed``: error that it raised, or "".
+    thread   number of the thread that ran it; None if unknown.
     """
 
     step: int
@@ -69,9 +71,11 @@ class CapturedRun:
 
 @dataclass(frozen=True)
 class CapturedModel:
-    """name     and number of the session among those of the name: ``net/0``.
-    path     the file as the program named it, None for bytes; ``file``: where it is now, None with ``why``.
-    options  of the session: level, mode, threads, providers, entries.
+    """A model that the program ran.
+
+    name     name and number of the session among those of the same name: ``net/0``.
+    path     file that the program named, None for bytes; ``file``: its copy or place now, None with the reason ``why``.
+    options  session options: level, mode, threads, providers, entries.
     runs     in order of their steps.
     """
 
@@ -93,9 +97,9 @@ def captured_models(root: Path, processes: Iterable[Process]) -> list[CapturedMo
 
 
 def opened(captured: CapturedModel) -> Model:
-    """Raises ModelError where it was not kept or cannot be read."""
+    """Return the model. Raises ModelError if it was not kept or cannot be read."""
     if captured.file is None:
-        raise ModelError(f"its model {captured.path or ''} was not kept: {captured.why or 'it is gone'}")
+        raise ModelError(f"model {captured.path or ''} was not kept: {captured.why or 'the file is gone'}")
     return open_model(captured.file, in_place=True)
 
 
@@ -175,7 +179,7 @@ def _inside(root: Path, file: object) -> Path | None:
 
 @dataclass(frozen=True)
 class Selection:
-    """tensors  the node outputs that are dumped; feeds: the graph's inputs that are. operators: those there are."""
+    """Selected tensors of a graph: ``tensors`` are node outputs, ``feeds`` graph inputs; and all operators."""
 
     tensors: frozenset[str]
     feeds: frozenset[str]
@@ -183,9 +187,13 @@ class Selection:
 
 
 def selection(control: DumpControl, graph: GraphProto, model: str) -> Selection:
-    """An operator is known by its node's name and by the names of its outputs; its id counts the nodes as they stand in
-    the graph. An input is dumped as the output of the operator that makes it, and once; one that the program feeds is
-    dumped where inputs alone, or operators, are asked for: of a whole run it lies beside, as it was fed.
+    """Return the tensors of a graph that a control selects.
+
+    An operator is known by its node's name and the names of its outputs; its id is the node's index in the graph. An
+    input
+    of an operator is dumped once, as the output of the operator that computes it. A graph input is dumped only if
+    inputs
+    alone or operators are selected: the feeds of a whole run are stored beside the dump.
     """
     outputs = {name for node in graph.node for name in node.output if name}
     selected: set[str] = set()

@@ -1,9 +1,9 @@
-"""Compiled graphs of programs compared with the same graphs run operator by operator: which are wrong.
+"""Comparison of a program's compiled graphs with the same graphs run operator by operator, and which graphs are wrong.
 
-The hook writes a line for each run of a graph (``hook/for_torch/sgsdump_torch_compiled.py`` has its fields). A compiler
-fuses and reorders sums, so its last digits differ: an output of floats is called wrong where the norm of the difference
-is more than ``sqrt(eps)`` of the output's own, half of the digits that its type has (3.5e-4 in float32, 0.088 in
-bfloat16); one of integers where more than a tenth of its elements differ.
+The hook writes a line for each run of a graph (fields: ``hook/for_torch/sgsdump_torch_compiled.py``). A compiler fuses
+and reorders sums, so the last digits differ. A float output counts as wrong if the norm of the difference exceeds
+``sqrt(eps)`` of the output's norm, half of the digits of its type (3.5e-4 in float32, 0.088 in bfloat16). An integer
+output counts as wrong if more than a tenth of its elements differ.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from dataclasses import dataclass
 from sgsdump.capture.programs.process_index import Line, Process, own_lines
 
 EVENT = "graph"
-# The distance from 1 to the next number of the type.
+# Distance from 1 to the next number of the type.
 EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 MOST_DIFFERING = 0.1
 
 
 @dataclass(frozen=True)
 class GraphRun:
-    """A compiled graph in the step in which it was farthest from its eager run.
+    """A compiled graph in the step in which it differed most from its eager run.
 
-    where     its module in the network and the line of the program, as far as they are known.
-    output    the number of the output that is farthest off; None where nothing could be compared (random numbers).
-    relative  norm of the difference over the norm of the eager output; None where one of them is not finite.
-    differing how many of the output's ``elements`` are not equal.
+    where     module in the network and line of the program, as far as known.
+    output    index of the output that differs most; None if nothing could be compared (random numbers).
+    relative  norm of the difference over the norm of the eager output; None if either is not finite.
+    differing number of unequal elements among the output's ``elements``.
     """
 
     name: str
@@ -54,7 +54,7 @@ class GraphRun:
 
 
 def graphs_of(process: Process) -> tuple[GraphRun, ...]:
-    """A process's compiled graphs, in the order in which they ran first. Raises FormatError."""
+    """Return a process's compiled graphs in the order of their first runs. Raises FormatError."""
     if not process.kinds.get(EVENT):
         return ()
     worst: dict[str, GraphRun] = {}
@@ -88,7 +88,7 @@ def _whole(value: object) -> int:
 
 
 def graph_notes(processes: Sequence[Process]) -> Iterator[tuple[bool, str]]:
-    """(whether something is wrong, a sentence) for each graph that is, and one for all the others."""
+    """Yield (is wrong, sentence) for each wrong graph, and one sentence for all others."""
     graphs = [graph for process in processes for graph in graphs_of(process)]
     wrong = [graph for graph in graphs if graph.is_wrong]
     for graph in wrong:
@@ -96,26 +96,26 @@ def graph_notes(processes: Sequence[Process]) -> Iterator[tuple[bool, str]]:
     compared = [graph for graph in graphs if graph.output is not None and not graph.is_wrong]
     if compared:
         largest = max(graph.relative or 0.0 for graph in compared)
-        ran = f"{len(compared)} compiled graphs give" if len(compared) > 1 else "the compiled graph gives"
+        ran = f"{len(compared)} compiled graphs agree" if len(compared) > 1 else "the compiled graph agrees"
         yield (
             False,
-            f"{ran} what torch computes operator by operator (the largest difference is {largest:.1e} of the norm)",
+            f"{ran} with torch run operator by operator (largest difference: {largest:.1e} of the norm)",
         )
     if len(graphs) > len(wrong) + len(compared):
         count = len(graphs) - len(wrong) - len(compared)
-        yield False, f"compiled graphs that draw random numbers or give no tensor are not compared: {count}"
+        yield False, f"compiled graphs that draw random numbers or return no tensor are not compared: {count}"
 
 
 def _wrong(graph: GraphRun) -> str:
     off = (
-        "is infinite or NaN on one side alone"
+        "is infinite or NaN on one side only"
         if graph.relative is None
-        else f"is off by {graph.relative:.2g} of its norm"
+        else f"differs by {graph.relative:.2g} of its norm"
     )
     if graph.dtype not in EPS:
         off = f"differs in {graph.differing} of {graph.elements} elements"
     return (
-        f"{graph.name} ({graph.operators} operators compiled by {graph.backend}; {graph.where}) computes something "
-        f"else than torch operator by operator: output {graph.output} {off} in step {graph.step}; the compiler is at "
-        f"fault there, not the network"
+        f"{graph.name} ({graph.operators} operators compiled by {graph.backend}; {graph.where}) disagrees with torch "
+        f"run operator by operator: output {graph.output} {off} in step {graph.step}. The compiler causes this "
+        f"difference, not the network"
     )

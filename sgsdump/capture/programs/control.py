@@ -1,8 +1,7 @@
-"""``DumpControl``, which says what is dumped of a running program, filled from options, a vendor's JSON file or Python;
-and the vendors' words for its fields.
+"""``DumpControl``, the record that selects what a running program dumps, and the vendors' syntax of its fields.
 
-The hooks read nothing else than this record, which crosses into the program's process as a flat JSON object
-(``to_json``, ``from_json``) of the keys ``FIELDS``.
+Options, a vendor's JSON file or Python code fill the record. The hooks read nothing else. The record enters the
+program's process as a flat JSON object (``to_json``, ``from_json``) with the keys ``FIELDS``.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Links = Literal["none", "symlink", "hardlink", "index"]
 Inside = Literal["graph", "eager"]
 Layout = Literal["files", "rounds"]
 
-# msit's sentence, to the letter; the hooks, which import nothing, have it too.
+# msit's sentence, verbatim. The hooks have a copy because they import nothing from this package.
 DISK_FULL = "Disk space is not enough, it's must more than 2G, free size(MB) is:"
 RANGE_LENGTH = 500
 MOST_DIGITS = 4000
@@ -37,7 +36,7 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class Steps:
-    """Inclusive ranges of step numbers, from 0; no range at all stands for every step."""
+    """Inclusive ranges of step numbers, from 0; no range means every step."""
 
     ranges: tuple[tuple[int, int], ...] = ()
 
@@ -50,18 +49,27 @@ EVERY = Steps()
 
 @dataclass(frozen=True)
 class OperatorFilter:
-    """Which operators are dumped.
+    """Selection of operators.
 
-    names, prefixes, patterns   exact names; beginnings of the operator's type, in any case; regular expressions on the
-                                name. An operator is dumped where one of them names it, and where all are empty.
-    models      one more way to be named: graphs (models) by name, "" for any, with the operators that are dumped of
-                each, none for all.
-    ids         operator ids as they count in a step (``2``, and ``3_1`` for the first child of 3), empty for all;
-                ``children``: with the operators inside them.
-    watched     the operators whose outputs the scene "watcher" dumps.
-    module      only a module, by its path in the network (``layers.1``), and what is in it; or a network, by its class.
-    inside      of a program that torch.compile made: its compiled graphs as they ran ("graph"), or the operators that
-                it would run without it ("eager").
+    Attributes
+    ----------
+    names, prefixes, patterns : tuple of str
+        Exact names; beginnings of operator types, case-insensitive; regular expressions for names. An operator is
+        dumped
+        if one of them matches, or if all are empty.
+    models : tuple of (str, tuple of str)
+        Selection by graph: the graph's name ("" for any) and the operators to dump in it (none for all).
+    ids : tuple of str
+        Operator ids within a step (``2``; ``3_1`` is the child of 3 with index 1); empty for all.
+    children : bool
+        Whether operators inside the selected ones are dumped too.
+    watched : tuple of str
+        Operators whose outputs the scene "watcher" dumps.
+    inside : {"graph", "eager"}
+        For a program with torch.compile: its compiled graphs as they run, or the operators that run without
+        compilation.
+    module : str
+        Dump only one module and its parts, by its path in the network (``layers.1``), or one network, by its class.
     """
 
     names: tuple[str, ...] = ()
@@ -76,18 +84,27 @@ class OperatorFilter:
 
     @property
     def named(self) -> bool:
-        """Whether operators are asked for by name or type, or by their module."""
+        """Whether operators are selected by name, type, graph or module."""
         return bool(self.names or self.prefixes or self.patterns or self.models or self.module)
 
 
-MIN_FREE = 2 << 30  # as msit
+MIN_FREE = 2 << 30  # msit's limit
 
 
 @dataclass(frozen=True)
 class Storage:
-    """links      how duplicate payloads are stored.
-    min_free   bytes of free disk under which dumping stops; ``max_bytes``: of the dump as a whole, 0 for no limit.
-    layout     "files": the vendor's tree, a file for each tensor; "rounds": two files for each round of a process.
+    """Storage of a dump.
+
+    Attributes
+    ----------
+    links : {"none", "symlink", "hardlink", "index"}
+        Storage of duplicate payloads.
+    min_free : int
+        Free disk space in bytes below which dumping stops.
+    max_bytes : int
+        Size limit of the whole dump in bytes; 0 for no limit.
+    layout : {"files", "rounds"}
+        "files" is the vendor's tree, one file per tensor; "rounds" has two files per round of a process.
     """
 
     links: Links = "none"
@@ -98,18 +115,43 @@ class Storage:
 
 @dataclass(frozen=True)
 class DumpControl:
-    """enabled     False: hooks stand ready and dump nothing (a live configuration may switch them on).
-    mode        the side that is dumped: an operator's inputs, outputs, or both.
-    steps       runs of the outermost module or of the session, from 0.
-    when        the moment at which values are taken.
-    content     full tensors, statistics only, or only what describes them (shape, dtype); "structure" has no file for a
-                tensor at all, only its line in the index.
-    timing      the time each operator takes on the host, for CPU profiling.
-    devices, ranks   numbers to be dumped; empty for all.
-    seed        None, or the number that random generators start from, with deterministic algorithms on.
-    scene       "" or "overflow" (only operators whose output holds NaN, Inf or the largest values of their type, with
-                their inputs) or "watcher": after each of ``operators.names`` (or every operator) and after themselves
-                the outputs of ``operators.watched``.
+    """Selection of what a program dumps.
+
+    Attributes
+    ----------
+    enabled : bool
+        False: the hooks are installed but dump nothing, until a changed configuration enables them.
+    mode : {"input", "output", "all"}
+        Which side of an operator is dumped.
+    steps : Steps
+        Steps to dump, counted from 0. A step is a run of the outermost module or of the session.
+    when : {"before", "after", "both", "inputs-before-outputs-after"}
+        When values are read, relative to the operator.
+    content : {"tensor", "stats", "description", "structure"}
+        Values; statistics; shape and dtype only; or only a line in the index.
+    timing : bool
+        Whether each operator's time on the host is recorded, for CPU profiling.
+    devices, ranks : tuple of int
+        Numbers of the devices and ranks to dump; empty for all.
+    seed : int or None
+        Seed of the random generators; a seed also enables deterministic algorithms.
+    scene : {"", "overflow", "watcher"}
+        "overflow" dumps only operators whose output holds NaN, Inf or the largest value of its type, with their inputs.
+        "watcher" dumps the outputs of ``operators.watched`` after themselves and after each of ``operators.names`` (or
+        after every operator).
+    operators : OperatorFilter
+        Selection of operators.
+    storage : Storage
+        Disk limits and layout.
+
+    Examples
+    --------
+    ::
+
+        from sgsdump import DumpControl, capture
+
+        with capture("dumps", DumpControl(mode="output", content="stats")):
+            model(x)
     """
 
     enabled: bool = True
@@ -134,12 +176,12 @@ _PART_OF = {
 
 
 def dump_control(**values: Any) -> DumpControl:
-    """A control by the flat names of ``FIELDS``."""
+    """Return a control from the flat names of ``FIELDS``."""
     return with_fields(DumpControl(), **values)
 
 
 def with_fields(control: DumpControl, **values: Any) -> DumpControl:
-    """The control with other values of some of its ``FIELDS``."""
+    """Return the control with new values for some of its ``FIELDS``."""
     parts = {
         part: replace(getattr(control, part), **{name: values.pop(name) for name in names})
         for part in ("operators", "storage")
@@ -149,17 +191,17 @@ def with_fields(control: DumpControl, **values: Any) -> DumpControl:
 
 
 def to_json(control: DumpControl) -> str:
-    """For the program's process, whose hook reads it with the standard library alone."""
+    """Return the control as JSON, which the hook in the program reads with the standard library alone."""
     values = {name: getattr(getattr(control, _PART_OF.get(name, ""), control), name) for name in FIELDS}
     return json.dumps({**values, "steps": control.steps.ranges})
 
 
 def from_json(text: str) -> DumpControl:
-    """Raises ConfigError for anything that ``to_json`` did not write."""
+    """Read a control. Raises ConfigError for text that ``to_json`` did not write."""
     try:
         document = json.loads(text)
         if not isinstance(document, Mapping) or set(document) != set(FIELDS):
-            raise ValueError("other keys than a DumpControl's")
+            raise ValueError("the keys are not those of a DumpControl")
         steps = Steps(tuple((int(first), int(last)) for first, last in document["steps"]))
         return dump_control(**{name: _frozen(value) for name, value in document.items()} | {"steps": steps})
     except (ValueError, TypeError) as error:
@@ -171,7 +213,7 @@ def _frozen(value: Any) -> Any:
 
 
 def read_steps(text: str) -> Steps:
-    """TorchAir's dump_step, ``0|3-5|10``: steps and ranges of steps. Raises ConfigError."""
+    """Read TorchAir's dump_step, ``0|3-5|10``: steps and ranges of steps. Raises ConfigError."""
     ranges = []
     for part in text.split("|"):
         ends = [end.strip() for end in part.split("-")]
@@ -182,42 +224,44 @@ def read_steps(text: str) -> Steps:
 
 
 def read_ranges(text: str) -> Steps:
-    """msit's execute range, ``3,5,7,7``: pairs of first and last step; ``all`` for every step. At most 500 characters.
-    Raises ConfigError."""
+    """Read msit's execute range, ``3,5,7,7``: pairs of first and last step, or ``all``.
+
+    At most 500 characters. Raises ConfigError.
+    """
     if text.strip() == "all":
         return EVERY
     option = f"execute range {text[:80]!r}"
     if len(text) > RANGE_LENGTH:
-        raise ConfigError(f"{option} has {len(text)} characters; at most {RANGE_LENGTH} are read")
+        raise ConfigError(f"{option} has {len(text)} characters; at most {RANGE_LENGTH} are allowed")
     numbers = [number.strip() for number in text.split(",")]
     if len(numbers) % 2 or not all(number.isascii() and number.isdigit() for number in numbers):
-        raise ConfigError(f"{option} is not pairs of step numbers, as in 3,5,7,7 for steps 3 to 5 and 7")
+        raise ConfigError(f"{option} is not a list of pairs; write 3,5,7,7 for steps 3 to 5 and 7")
     return _ascending(list(zip(map(int, numbers[::2]), map(int, numbers[1::2]), strict=True)), option)
 
 
 def whole_number(digits: str) -> int:
-    """No step is beyond this many digits; Python refuses to read more than some thousand."""
+    """Return the integer, with digits cut off far beyond any step number: Python refuses to read longer texts."""
     return int(digits.lstrip("0")[:MOST_DIGITS] or "0")
 
 
 def _ascending(ranges: list[tuple[int, int]], option: str) -> Steps:
     for first, last in ranges:
         if first > last:
-            raise ConfigError(f"{option}: {first} to {last} goes backwards")
+            raise ConfigError(f"{option}: {first} to {last} is a descending range; swap the numbers")
     return Steps(tuple(ranges))
 
 
 def read_ids(text: str) -> tuple[str, ...]:
-    """``2, 3_1``: operators by their number in a step, children after ``_``. Raises ConfigError."""
+    """Read operation ids, ``2, 3_1``: numbers within a step, children after ``_``. Raises ConfigError."""
     ids = _parts(text)
     for id in ids:
         if not _ID.fullmatch(id):
-            raise ConfigError(f"{quoted(id)} is not an operation id; expected e.g. 2,3_1")
+            raise ConfigError(f"{quoted(id)} is not an operation id; write ids such as 2,3_1")
     return ids
 
 
 def read_devices(text: str, option: str = "device") -> tuple[int, ...]:
-    """``0,1``. Raises ConfigError."""
+    """Read device numbers, ``0,1``. Raises ConfigError."""
     numbers = _parts(text)
     for number in numbers:
         if not (number.isascii() and number.isdigit() and len(number) < 10):
@@ -226,18 +270,18 @@ def read_devices(text: str, option: str = "device") -> tuple[int, ...]:
 
 
 def read_truth(text: str, option: str) -> bool:
-    """``true`` or ``false`` in any case. Raises ConfigError."""
+    """Read ``true`` or ``false``, case-insensitive. Raises ConfigError."""
     word = text.strip().lower()
     if word not in ("true", "false"):
-        raise ConfigError(f"{option} is {quoted(text)}; it must be true or false")
+        raise ConfigError(f"{option} is {quoted(text)}; use true or false")
     return word == "true"
 
 
 def read_names(texts: Iterable[str]) -> tuple[str, ...]:
-    """Names with commas between. Raises ConfigError where one is empty."""
+    """Read names separated by commas. Raises ConfigError for an empty name."""
     parts = [part.strip() for text in texts for part in text.split(",")]
     if not all(parts):
-        raise ConfigError(f"operator names {quoted(','.join(texts))} leave one out; write them as A,B")
+        raise ConfigError(f"operator names {quoted(','.join(texts))} contain an empty name; write A,B")
     return tuple(dict.fromkeys(parts))
 
 

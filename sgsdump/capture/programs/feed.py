@@ -1,13 +1,13 @@
-"""The recorded inputs of a reference, which are put into a program while it runs (``sgsdump exec --feed TREE``).
+"""Recorded inputs of a reference that replace a program's inputs while it runs (``sgsdump exec --feed TREE``).
 
-``feed.json`` in the dump's root tells the hook (``hook/for_torch/sgsdump_torch_feed.py``) where each tensor lies, in
-the reference's own files::
+``feed.json`` in the dump's root tells the hook (``hook/for_torch/sgsdump_torch_feed.py``) where each tensor lies in the
+reference's files::
 
     {"module": "",
      "ranks": {"0": {"3": {"": [{"dtype": "int64", "shape": [1, 4], "file": …, "offset": …, "size": …}]}}}}
 
-by rank and round, and by the name of the operator: "" for what the outermost module is called with, else the module's
-path (``layers.1``, ``layers.1_1`` where it is called again).
+Keys are rank, round and operator name: "" for the inputs of the outermost module, else the module's path (``layers.1``;
+``layers.1_1`` for its second call).
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ Fed = dict[str, list[dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Feed:
-    """``ranks``: of each rank by round what is fed, by operator."""
+    """Recorded inputs; ``ranks`` maps rank -> round -> operator -> tensors."""
 
     reference: Path
     module: str
     ranks: Mapping[int, Mapping[int, Fed]]
 
     def write(self, root: Path) -> None:
-        """Where the hook looks for it."""
+        """Write the file that the hook reads."""
         with replacing(root / NAME) as file:
             file.write(json.dumps({"module": self.module, "ranks": self.ranks}).encode("ascii"))
 
     def unfed(self, processes: Sequence[Process], control: DumpControl) -> Iterator[str]:
-        """A sentence for each process that the reference did not fit, or that ran fewer rounds."""
+        """Yield a sentence for each process that did not match the reference or ran fewer rounds."""
         for process in processes:
             if process.kinds.get(UNFIT):
                 yield f"--feed {self.reference}: process {process.pid}: {process.stopped}"
@@ -57,38 +57,40 @@ class Feed:
                 missed = sorted(step for step in steps if step >= process.begun)
                 if missed:
                     yield (
-                        f"--feed {self.reference}: process {process.pid} ran {process.begun} rounds; the reference's "
-                        f"from {missed[0]} to {missed[-1]} were not reached"
+                        f"--feed {self.reference}: process {process.pid} ran {process.begun} rounds; rounds "
+                        f"{missed[0]} to {missed[-1]} of the reference were not reached"
                     )
 
 
 def feed_of(reference: Path, module: str = "") -> Feed:
-    """What the rounds of a tree say of the inputs of the outermost module, or of one ``module`` by its path.
+    """Return the recorded inputs of the outermost module, or of one ``module`` by its path, for all rounds of a tree.
 
-    Raises ConfigError where the tree is not one of rounds, has no values of them, or no such module.
+    Raises ConfigError if the tree has no rounds, no values of the inputs, or no such module.
     """
     tree = tree_of(reference)
     runs = [run for run in list_runs(reference) if run.place.endswith(INDEX_ENDING)]
     if not runs:
-        raise ConfigError(f"--feed {reference}: it has no rounds of a program as sgsdump exec writes them; {_AGAIN}")
+        raise ConfigError(f"--feed {reference}: no rounds of a program found; {_AGAIN}")
     ranks: dict[int, dict[int, Fed]] = {}
     names: set[str] = set()
     for run in runs:
         of_rank, step = ranks.setdefault(run.rank or 0, {}), run.step or 0
         if step in of_rank:
-            raise ConfigError(f"--feed {reference}: several processes of it are of rank {run.rank}; feed one program")
+            raise ConfigError(
+                f"--feed {reference}: several processes have rank {run.rank}; use the dump of a single program"
+            )
         fed = _Round(tree / run.place)
         names |= fed.names
         of_rank[step] = fed.of_module(module) if module else fed.of_network()
     if module and not any(fed for rounds in ranks.values() for fed in rounds.values()):
         near = difflib.get_close_matches(module, names, _NEAR, cutoff=0.5)
-        hint = f"; near it are {', '.join(near)}" if near else ""
-        raise ConfigError(f"--feed {reference}: no module {module!r} ran in it{hint}")
+        hint = f"; similar names: {', '.join(near)}" if near else ""
+        raise ConfigError(f"--feed {reference}: no module {module!r} ran{hint}")
     return Feed(reference, module, ranks)
 
 
 class _Round:
-    """One round of the reference: the values of each number, and what its modules read."""
+    """One round of the reference: values by number, and the inputs of its modules."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -116,18 +118,18 @@ class _Round:
             self._paths[name] = str(line.get("module")).partition(".")[2]
 
     def of_network(self) -> Fed:
-        """What the outermost module was called with. Raises ConfigError where that is not in the tree."""
+        """Return the inputs of the outermost module. Raises ConfigError if the tree does not hold them."""
         if self._inputs is None:
-            raise ConfigError(f"{self._path}: it does not say what its program was fed; {_AGAIN}")
+            raise ConfigError(f"{self._path}: the inputs of the program were not recorded; {_AGAIN}")
         return {"": [self._tensor(self._values.get(number)) for number in self._inputs]}
 
     def of_module(self, module: str) -> Fed:
-        """What each call of a module read."""
+        """Return the inputs of each call of a module."""
         calls = [name for name, path in self._paths.items() if path == module]
         return {name: [self._tensor(line) for _, line in sorted(self._modules[name].items())] for name in calls}
 
     def _tensor(self, line: Line | None) -> dict[str, Any]:
-        """Where the values of an input lie. Raises ConfigError where they are not there."""
+        """Return the place of an input's values. Raises ConfigError if they are missing."""
         match None if line is None else line.get("payload"):
             case [str(file), int(offset), int(size)] if line is not None and offset >= 0 and size >= 0:
                 source = values_file(self._path.parents[1], file)
@@ -137,4 +139,4 @@ class _Round:
                     return {"dtype": line.get("dtype"), "shape": line.get("shape"), **place}
             case _:
                 why = "an input was not dumped with its values"
-        raise ConfigError(f"{self._path} cannot be fed: {why}; {_AGAIN}")
+        raise ConfigError(f"{self._path}: the inputs cannot be used: {why}; {_AGAIN}")

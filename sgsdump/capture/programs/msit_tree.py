@@ -1,4 +1,4 @@
-"""msit's tree beside ``tensors/``, made of the hooks' index.
+"""msit's files beside ``tensors/``, built from the hooks' index.
 
 ::
 
@@ -9,16 +9,16 @@
       operation_io_tensors/{pid}/operation_tensors_{step}.csv
       cpu_profiling/{pid}/operation_statistic_{step}.csv
       processes/{pid}/index.jsonl, control.json            the hooks' own
-      index.json                                           written last: what is there, and whether it is complete
+      index.json                                           written last: contents, and whether they are complete
 
-Where a model's steps differ in what runs (prefill and decoding), each form gets a JSON: the second
-is ``{model}~2.json``; of what no file may be named on every system there is ``_``, as in ``_lambda_``. Params are
-those of the first step of a form.
+If the steps of a model run different operators (prefill and decoding), each form gets a JSON: the second is
+``{model}~2.json``. Characters that some system forbids in file names become ``_``, as in ``_lambda_``. Params are those
+of the first step of a form.
 
-The JSON of models and layers is as ATB's probes save it (docs/formats/ascend.md#atb-graphs). In a model's a tensor has
-one name everywhere: of the model's inputs ``{model}_input_{i}``, of a weight its own, of all else
-``{operation}_output_{i}`` after the operation that makes it. In a layer's they are ``{layer}_input_{i}``,
-``{layer}_output_{i}`` and ``{layer}_internal_{i}``, and its children use these.
+The JSON of models and layers has the format of ATB's probes (docs/formats/ascend.md#atb-graphs). In a model's JSON a
+tensor has one name: ``{model}_input_{i}`` for an input of the model, its own name for a weight,
+``{operation}_output_{i}`` of the producing operation for all others. In a layer's JSON the names are
+``{layer}_input_{i}``, ``{layer}_output_{i}`` and ``{layer}_internal_{i}``, also within its children.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ Readers = Mapping[object, int]
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor that operations read or write: one and the same for all of them, whatever they call it.
+    """A tensor that operations read or write, identical for all of them, whatever they call it.
 
-    key     equal for equal values; ``weight``: the name of a weight in the program, "" for what is computed.
+    key     equal for equal values; ``weight``: name of a weight in the program, "" for a computed value.
     """
 
     key: object
@@ -60,7 +60,10 @@ class Value:
 
 @dataclass
 class Operation:
-    """``name`` is type and ids, ``addmm_3_1``, as ATB names its operations; ``module``: its place in the program."""
+    """An operation of a step.
+
+    ``name`` is type and ids, ``addmm_3_1``, as in ATB; ``module`` is its path in the program.
+    """
 
     name: str
     op_type: str
@@ -72,7 +75,7 @@ class Operation:
     inside: dict[str, Operation] = field(default_factory=dict)
 
     def inputs(self) -> list[Value]:
-        """The values that it reads and does not make itself, each once; of one with operations inside, theirs."""
+        """Return the values that it reads but does not produce, each once."""
         if not self.inside:
             return [value for _, value in sorted(self.reads.items())]
         produced = {value.key for operation in self.inside.values() for value in operation.outputs()}
@@ -80,19 +83,19 @@ class Operation:
         return [value for key, value in read.items() if key not in produced]
 
     def outputs(self) -> list[Value]:
-        """The values that it makes, each once."""
+        """Return the values that it produces, each once."""
         if not self.inside:
             return [value for _, value in sorted(self.writes.items())]
         return list({value.key: value for operation in self.inside.values() for value in operation.outputs()}.values())
 
     def walk(self) -> Iterator[Operation]:
-        """Itself and all operations in it, at any depth, outer ones first."""
+        """Yield the operation and all operations inside, outer ones first."""
         yield self
         for operation in self.inside.values():
             yield from operation.walk()
 
     def leaves(self) -> Iterator[Operation]:
-        """The operations in it that have none inside, in order; itself where it has none."""
+        """Yield the innermost operations in order; the operation itself if it has none inside."""
         if not self.inside:
             yield self
         for operation in self.inside.values():
@@ -100,7 +103,7 @@ class Operation:
 
 
 def operations_of(step: Step) -> list[Operation]:
-    """The outermost operations of a step in the order of their ids."""
+    """Return the outermost operations of a step, sorted by id."""
     root = Operation(step.model, step.model)
     for line in (*step.tensors, *step.operators):
         operation = _operation_of(root, line)
@@ -118,9 +121,9 @@ def operations_of(step: Step) -> list[Operation]:
 def model_document(
     model: str, operations: Sequence[Operation], outputs: Sequence[object] | None = None
 ) -> dict[str, Any]:
-    """The JSON of a model's step, given by its outermost operations.
+    """Return the JSON of a model's step from its outermost operations.
 
-    ``outputs`` are the keys of what the step gave back; without them, what is made and never read.
+    ``outputs`` are the keys of the step's results; without them, all values that are produced and never read.
     """
     readers, produced = readers_of(operations), _names_of_outputs(operations)
     read = _unique(value for operation in operations for value in operation.inputs())
@@ -141,7 +144,7 @@ def model_document(
 
 
 def layer_document(layer: Operation, readers: Readers) -> dict[str, Any]:
-    """The JSON of one outermost operation; ``readers`` are those of the whole step."""
+    """Return the JSON of one outermost operation; ``readers`` are those of the whole step."""
     inputs = list(_unique(layer.inputs()))
     outputs, internal = _outputs(layer, readers)
     names = {
@@ -153,7 +156,7 @@ def layer_document(layer: Operation, readers: Readers) -> dict[str, Any]:
 
 
 def readers_of(operations: Iterable[Operation]) -> Counter[object]:
-    """How often each value is read by the innermost operations."""
+    """Count how often the innermost operations read each value."""
     leaves = (leaf for operation in operations for leaf in operation.leaves())
     return Counter(value.key for leaf in leaves for value in leaf.reads.values())
 
@@ -164,7 +167,7 @@ def _sort_key(operation: Operation) -> int:
 
 
 def _add_tensor(operation: Operation, line: Line) -> None:
-    """Give an operation the input or output of a line."""
+    """Add the input or output of a line to an operation."""
     side, slot, number = line["side"], line.get("slot"), line.get("value")
     if not isinstance(slot, int):
         return
@@ -173,13 +176,13 @@ def _add_tensor(operation: Operation, line: Line) -> None:
     shape, file = line.get("shape"), line.get("same") or line.get("file")
     dims = tuple(size for size in shape if isinstance(size, int)) if isinstance(shape, list) else ()
     path = file if isinstance(file, str) else None
-    # Of one dumped before and after, inputs count as they were before, outputs as they are after.
+    # If a tensor is dumped before and after, inputs count as before the operation, outputs as after.
     if slot not in values or line.get("moment") == ("before" if side == "in" else "after"):
         values[slot] = Value(key, str(line.get("dtype") or ""), dims, path, str(line.get("weight") or ""))
 
 
 def _operation_of(root: Operation, line: Line) -> Operation | None:
-    """The operation a line is of, made with those around it where it is new."""
+    """Return the operation of a line; create it and its outer ones if new."""
     folders = line.get("folders")
     if not isinstance(folders, list) or not 0 < len(folders) <= _DEEPEST:
         return None
@@ -198,7 +201,7 @@ def _operation_of(root: Operation, line: Line) -> Operation | None:
 
 
 def _unique(values: Iterable[Value]) -> Mapping[object, Value]:
-    """The values by key, each once, in order."""
+    """Return the values by key, each once, in order."""
     by_key: dict[object, Value] = {}
     for value in values:
         by_key.setdefault(value.key, value)
@@ -206,7 +209,7 @@ def _unique(values: Iterable[Value]) -> Mapping[object, Value]:
 
 
 def _outputs(operation: Operation, readers: Readers) -> tuple[list[object], list[object]]:
-    """Of the values made in an operation those that are read outside of it, or nowhere; and the others."""
+    """Return the values of an operation that are read outside or nowhere, and the internal ones."""
     inside = readers_of([operation])
     produced = _unique(operation.outputs())
     leaving = [key for key in produced if not readers.get(key) or inside[key] < readers[key] or not operation.inside]
@@ -214,7 +217,7 @@ def _outputs(operation: Operation, readers: Readers) -> tuple[list[object], list
 
 
 def _names_of_outputs(operations: Iterable[Operation]) -> dict[object, str]:
-    """The name of every value that is made, by its first maker among the innermost operations."""
+    """Return the name of each produced value, from the first innermost operation that produces it."""
     names: dict[object, str] = {}
     for operation in operations:
         for leaf in operation.leaves():
@@ -250,7 +253,7 @@ _FROM_STEPS = {"model", "layer", "onnx", "op", "cpu_profiling"}
 
 
 def new_tree(output: Path) -> Path:
-    """A new folder ``msit_dump_{time}`` in ``output``, which is made if need be. Raises OutputError."""
+    """Create a folder ``msit_dump_{time}`` in ``output``, which is created if needed. Raises OutputError."""
     make_folder(output)
     stamp = datetime.now().strftime("%Y%m%d_%H%M%S")
     for number in range(1000):
@@ -261,12 +264,12 @@ def new_tree(output: Path) -> Path:
         except FileExistsError:
             continue
         except OSError as error:
-            raise OutputError(f"cannot write into {output}: {error.strerror or error}; name another with -o") from None
-    raise OutputError(f"cannot write into {output}: it has a thousand dumps of this second")
+            raise OutputError(f"cannot write into {output}: {error.strerror or error}; use another with -o") from None
+    raise OutputError(f"cannot write into {output}: it already has a thousand dumps of this second")
 
 
 def write_beside(root: Path, processes: Sequence[Process], types: Iterable[str], command: Sequence[str] = ()) -> None:
-    """Everything of ``types`` but the tensors, then the index, which tells the ``command`` too. Raises OutputError."""
+    """Write all of ``types`` except the tensors, then the index, which records the ``command``. Raises OutputError."""
     kinds = set(types)
     for process in processes if kinds & _FROM_STEPS else ():
         topologies = _Topologies(root, process, kinds)
@@ -283,7 +286,7 @@ def write_beside(root: Path, processes: Sequence[Process], types: Iterable[str],
 
 
 def write_index(root: Path, processes: Sequence[Process], types: Sequence[str], command: Sequence[str]) -> None:
-    """``index.json``: the contents of the tree, and whether they are complete."""
+    """Write ``index.json``: the contents of the tree, and whether they are complete."""
     document = {
         "command": list(command),
         "complete": bool(processes) and all(process.complete and not process.stopped for process in processes),
@@ -307,7 +310,7 @@ def _facts(process: Process) -> Mapping[str, Any]:
 
 
 class _Topologies:
-    """The JSON files of one process: a model's, and its layers', once for each form that its steps take."""
+    """JSON files of one process: models and layers, one file per form of their steps."""
 
     def __init__(self, root: Path, process: Process, types: set[str]) -> None:
         self._root, self._pid, self._types = root, str(process.pid), types
@@ -347,13 +350,13 @@ class _Topologies:
 
 
 def operation_table(model: str, operations: Iterable[Operation]) -> str:
-    """operation_tensors CSV, 21 columns between ``|``: a row for each operation, those inside another too."""
+    """Return the operation_tensors CSV: 21 columns separated by ``|``, a row per operation, also for inner ones."""
     rows = [_row(number, model, operation) for number, operation in enumerate(_nested(operations))]
     return "".join("|".join(cells) + "\n" for cells in (COLUMNS, *rows))
 
 
 def profiling_table(operations: Iterable[Operation]) -> str:
-    """operation_statistic CSV: microseconds on the host, of the operations whose time was taken."""
+    """Return the operation_statistic CSV: microseconds on the host, for all timed operations."""
     timed = (
         (operation.name, operation.op_type, operation.module, f"{operation.nanoseconds / 1000:.3f}")
         for operation in _nested(operations)
@@ -392,12 +395,12 @@ def _side(side: str, values: Sequence[Value]) -> dict[str, str]:
 
 
 def _cell(text: str) -> str:
-    """A cell without what would end it."""
+    """Return a cell without separators and line breaks."""
     return " ".join(text.replace("|", "/").split())
 
 
 def _without_params(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The form of a step: which operators run, and which feeds which. Params differ from token to token."""
+    """Return the form of a step: operators and their connections. Params differ from token to token."""
     nodes = [_without_params(node) for node in document.get("nodes", ())]
     return {**document, "param": None, "nodes": nodes}
 
@@ -411,7 +414,7 @@ def _save_onnx(path: Path, operations: Sequence[Operation]) -> None:
     except OutputError:
         raise
     except SgsdumpError as error:
-        raise OutputError(f"cannot make an ONNX of {path}: {error}") from None
+        raise OutputError(f"cannot convert {path} to ONNX: {error}") from None
 
 
 def _tensors(operation: Operation) -> Tensors:
@@ -420,7 +423,7 @@ def _tensors(operation: Operation) -> Tensors:
 
 
 def _append(folder: Path, name: str, text: str) -> None:
-    """A table of a step; of a second model in the same step the rows go below the first one's."""
+    """Write a table of a step; a second model in the same step appends its rows."""
     path = make_folder(folder) / name
     if path.is_file():
         text = path.read_text(encoding="utf-8") + "".join(text.splitlines(keepends=True)[1:])

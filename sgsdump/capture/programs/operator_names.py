@@ -1,10 +1,8 @@
-"""Operators that were asked for and do not run.
+"""Requested operators that do not run, reported with similar names of operators that do.
 
-They are reported with the nearest of those that do run.
-
-Which operators a program runs is known when it ended; and before it starts, where the same command was dumped into the
-same folder before. A type that neither torch nor onnxruntime has is reported before the program starts: the program may
-still have it, as the class of a module of its own or a registered operator.
+The operators of a program are known after it ended, or before it starts if the same command was dumped into the same
+folder before. A type that neither torch nor onnxruntime has is reported before the start: the program may still define
+it, as a module class of its own or a registered operator.
 """
 
 from __future__ import annotations
@@ -35,12 +33,12 @@ _SHOWN, _MOST_LINES, _MOST_BYTES, _MOST_FILE_BYTES, _MOST_TREES = 3, 200_000, 64
 
 
 def names_in(processes: Sequence[Process]) -> OperatorNames:
-    """The operators that the processes' hooks were asked about."""
+    """Return the operators that the processes' hooks met."""
     return reduce(or_, (process.operators for process in processes), OperatorNames())
 
 
 def unmatched(control: DumpControl, ran: OperatorNames) -> Iterator[str]:
-    """A sentence for each name, beginning, pattern and id that no operator answers to."""
+    """Yield a sentence for each name, beginning, pattern and id that matches no operator."""
     operators = control.operators
     if ran.ids:
         ids = frozenset(_with_parents(ran.ids))
@@ -64,30 +62,30 @@ def unmatched(control: DumpControl, ran: OperatorNames) -> Iterator[str]:
 
 
 def check_names(control: DumpControl, output: Path, command: Sequence[str]) -> None:
-    """Raises ConfigError for what did not run when the same command was last dumped, whole, into ``output``."""
+    """Raise ConfigError for operators missing in the last complete dump of the same command into ``output``."""
     if not (control.operators.ids or control.operators.named):
         return
     tree = _last_tree(output, list(command), control)
     ran = None if tree is None else _names_in_tree(tree)
     lacking = [] if ran is None else list(unmatched(control, ran))
     if lacking:
-        raise ConfigError(f"{lacking[0]}, as {tree} of this command shows; to run it all the same name another -o")
+        raise ConfigError(f"{lacking[0]}, according to {tree} of the same command. To run it anyway, use another -o.")
 
 
 def told_types(prefixes: Sequence[str], program: str) -> Iterator[str]:
-    """A sentence, before the program runs, for each beginning of a type that it alone may have."""
+    """Yield a sentence, before the program runs, for each type beginning that only the program may define."""
     types = _types_before(program) if prefixes else frozenset()
     for prefix in prefixes:
         if types and not any(_begins(kind, prefix) for kind in types):
             near = _near(prefix, map(_short, types))
             yield (
-                f"no operator type of torch or onnxruntime begins with {prefix!r}{near}; it is looked for among the "
-                f"program's own modules and operators"
+                f"no operator type of torch or onnxruntime begins with {prefix!r}{near}; the dump looks for it among "
+                f"the program's own modules and operators"
             )
 
 
 def _last_tree(output: Path, command: list[str], control: DumpControl) -> Path | None:
-    """The last tree of the same command and steps in which every operator was dumped."""
+    """Return the last tree of the same command and steps in which every operator was dumped."""
     for tree in sorted(output.glob("msit_dump_*"), reverse=True)[:_MOST_TREES]:
         try:
             index = json.loads(read_start(tree / "index.json", _MOST_BYTES))
@@ -105,7 +103,7 @@ def _has_all_operators(index: Any, earlier: DumpControl, command: list[str]) -> 
 
 
 def _names_in_tree(tree: Path) -> OperatorNames | None:
-    """None where the operators of a model are not to be had any more."""
+    """Return the operators of a tree; None if a model's operators are no longer available."""
     processes = processes_of(tree)
     lines = (line for process in processes for line in islice(lines_of(process.folder), _MOST_LINES))
     ran = [(str(line["op"]), str(line.get("type")), str(line["id"])) for line in lines if "op" in line and "id" in line]
@@ -114,15 +112,18 @@ def _names_in_tree(tree: Path) -> OperatorNames | None:
     for model in captured_models(tree, processes):
         try:
             operators |= selection(DumpControl(), opened(model).proto.graph, model.name).operators
-        except SgsdumpError:  # noqa: PERF203 - the first that is gone ends it
+        except SgsdumpError:  # noqa: PERF203 - the first missing model ends the loop
             return None
     return operators
 
 
 def _types_before(program: str) -> frozenset[str]:
-    """Types of operators, ``aten.addmm``, ``Linear``, ``Conv``: ATen's and those of torch's modules, as the files of
-    the program's torch have them (importing it takes seconds), and onnxruntime's. Empty where that torch is not found,
-    for no type can be checked then."""
+    """Return the operator types of torch and onnxruntime, such as ``aten.addmm``, ``Linear``, ``Conv``.
+
+    torch's types come from the files of the program's torch, because importing it takes seconds. Empty if that torch is
+    not
+    found: no type can then be checked.
+    """
     for folder in _package_folders(program):
         try:
             operators, modules = (
@@ -138,7 +139,7 @@ def _types_before(program: str) -> frozenset[str]:
 
 
 def _package_folders(program: str) -> Iterator[Path]:
-    """Folders of installed packages: of the Python that is the program, else of this one."""
+    """Yield folders of installed packages: of the program if it is a Python, else of this Python."""
     yield from map(Path, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
     python = shutil.which(program)
     if python is not None and Path(python).name.startswith("python"):
@@ -147,7 +148,7 @@ def _package_folders(program: str) -> Iterator[Path]:
 
 
 def _with_parents(ids: Iterable[str]) -> Iterator[str]:
-    """``3_1`` and the 3 it is in."""
+    """Yield each id and the ids that contain it: ``3_1`` and ``3``."""
     for id in ids:
         parts = id.split("_")
         yield from ("_".join(parts[: count + 1]) for count in range(len(parts)))
@@ -158,12 +159,12 @@ def _begins(kind: str, prefix: str) -> bool:
 
 
 def _short(kind: str) -> str:
-    """``addmm`` of ``aten.addmm``."""
+    """Return ``addmm`` for ``aten.addmm``."""
     return kind.partition(".")[2] or kind
 
 
 def _beside(id: str, ids: frozenset[str]) -> str:
-    """Which ids there are where one is not."""
+    """Return which ids exist next to a missing one."""
     parent, _, _ = id.rpartition("_")
     if parent and parent not in ids:
         return _beside(parent, ids)
@@ -171,10 +172,10 @@ def _beside(id: str, ids: frozenset[str]) -> str:
     if not beside:
         return f"; {parent} has no operators inside"
     stem = f"{parent}_" if parent else ""
-    return f"; there are {stem}{beside[0]} to {stem}{beside[-1]}{' inside it' if parent else ''}"
+    return f"; the ids {'inside' if parent else 'are'} {stem}{beside[0]} to {stem}{beside[-1]}"
 
 
 def _near(name: str, names: Iterable[str]) -> str:
     lower = {candidate.lower(): candidate for candidate in sorted(names)}
     near = difflib.get_close_matches(name.lower(), lower, _SHOWN, cutoff=0.5)
-    return f"; near it are {', '.join(map(lower.__getitem__, near))}" if near else ""
+    return f"; similar names: {', '.join(map(lower.__getitem__, near))}" if near else ""

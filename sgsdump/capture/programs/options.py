@@ -1,21 +1,19 @@
-"""The options of the vendors' dump commands -> ``DumpControl``.
+"""Translation of the vendors' dump options to a ``DumpControl``: defaults, conflicts, configuration files.
 
-Their defaults, conflicts, and the files that may stand in their place.
+``llm_dump`` reads the options as msit llm dump and ``sgsdump exec`` do, ``debug_dump`` as msit debug dump. Some options
+differ in meaning: operator names are beginnings of types in llm dump, exact names in debug dump.
 
-``llm_dump`` reads them as msit llm dump and ``sgsdump exec`` do, ``debug_dump`` as msit debug dump. Both share words of
-different meaning: the operator names of the one are beginnings of types, those of the other exact names.
-
-msit llm dump's own configuration file is a JSON object of five keys, all of whose values are text::
+The configuration file of msit llm dump is a JSON object with five keys, all of whose values are strings::
 
     {"dump_enable": "true", "er": "0,0", "ids": "0,1,2", "child": "true", "device": ""}
 
-dump_enable  only "true" dumps; missing and "" mean "false".
-er           as -er; "all" for every round, missing and "" mean "0,0".
+dump_enable  only "true" dumps; missing or "" means "false".
+er           as -er; "all" for every round; missing or "" means "0,0".
 ids          as -ids; "" for every operator.
 child        "true" or "false"; "" means "true".
-device       as -device, several with commas between; "" for every device.
+device       as -device, separated by commas; "" for every device.
 
-It replaces -er, -ids, -child and -device. Source: msit's documentation of llm dump, "Dump configuration file".
+The file replaces -er, -ids, -child and -device. Source: msit's documentation of llm dump, "Dump configuration file".
 """
 
 from __future__ import annotations
@@ -57,13 +55,13 @@ TIMES: tuple[When, ...] = ("before", "after", "both", "inputs-before-outputs-aft
 PARTS: tuple[Mode, ...] = ("input", "output", "all")
 MSIT_KEYS = ("dump_enable", "er", "ids", "child", "device")
 _MOST_BYTES, _MOST_MSIT_BYTES = 16 << 20, 1 << 20
-_GIVE_ONE, _LEAVE_OUT = "give one of them", "leave one out"
+_GIVE_ONE, _LEAVE_OUT = "give one of them", "omit one of them"
 Word = TypeVar("Word", bound=str)
 
 
 @dataclass(frozen=True)
 class MsitOptions:
-    """msit's options as they were typed; None (or nothing) for those that were not."""
+    """msit's options as the user wrote them; None or empty if not given."""
 
     types: Sequence[str] | None = None
     description: bool = False
@@ -81,7 +79,7 @@ class MsitOptions:
 
 @dataclass(frozen=True)
 class TorchAirOptions:
-    """TorchAir's words for some of them."""
+    """TorchAir's options that are equivalent to some of msit's."""
 
     mode: Mode | None = None
     step: str | None = None
@@ -91,9 +89,13 @@ class TorchAirOptions:
 
 @dataclass(frozen=True)
 class CaptureOptions:
-    """All options of a dump; the last seven are this program's own: regular expressions on names, ranks, how duplicate
-    payloads are stored, the most bytes of the dump, what is seen of a compiled program, the vendor's tree, a file
-    for each tensor, and the only module (its path) or network (its class) that is dumped."""
+    """All options of a dump.
+
+    regex     regular expressions for operator names; ``ranks``: ranks to dump.
+    links     storage of duplicate payloads; ``max_size``: size limit in bytes.
+    inside    graphs or operators of a compiled program; ``tree``: the vendor's tree, one file per tensor.
+    module    the only module (path) or network (class) to dump.
+    """
 
     msit: MsitOptions = MsitOptions()
     torchair: TorchAirOptions = TorchAirOptions()
@@ -107,18 +109,18 @@ class CaptureOptions:
 
 
 def types_of(options: CaptureOptions) -> tuple[str, ...]:
-    """``--type``, layer where model is. Raises ConfigError for statistics of no tensor."""
+    """Return the values of ``--type``, with layer added to model. Raises ConfigError for statistics without tensors."""
     types = tuple(dict.fromkeys(options.msit.types or DEFAULT_TYPES))
     for name in types:
         if name not in TYPES:
-            raise ConfigError(f"--type {quoted(name)} is none of {', '.join(TYPES)}")
+            raise ConfigError(f"--type {quoted(name)} is unknown; use any of {', '.join(TYPES)}")
     if "stats" in types and "tensor" not in types:
-        raise ConfigError("--type stats is of tensors: give both, --type model tensor stats")
+        raise ConfigError("--type stats needs tensor too: --type model tensor stats")
     return tuple(dict.fromkeys([*types, *(["layer"] if "model" in types else [])]))
 
 
 def llm_dump(options: CaptureOptions) -> DumpControl:
-    """msit llm dump: one round, the first, and names that begin the operator's type. Raises ConfigError."""
+    """Return the control of msit llm dump: the first round, names match beginnings of types. Raises ConfigError."""
     _check_conflicts(options)
     msit, torchair = options.msit, options.torchair
     return DumpControl(
@@ -148,14 +150,14 @@ def llm_dump(options: CaptureOptions) -> DumpControl:
 
 
 def exec_dump(options: CaptureOptions) -> DumpControl:
-    """As msit llm dump, but a round is two files, where neither the vendor's tree nor links are asked for."""
+    """Return the control of ``sgsdump exec``: as llm_dump, with two files per round unless tree or links is set."""
     is_tree = options.tree or options.msit.symlink or options.links is not None
     control = llm_dump(options)
     return control if is_tree else with_fields(control, layout="rounds")
 
 
 def debug_dump(options: CaptureOptions) -> DumpControl:
-    """msit debug dump: every run, and exact names; ``all`` and no names stand for every operator."""
+    """Return the control of msit debug dump: every run, exact names; ``all`` or no names select every operator."""
     msit = options.msit
     names = read_names(msit.names) if msit.names else ()
     control = llm_dump(replace(options, msit=replace(msit, names=None, ranges=msit.ranges or "all")))
@@ -163,11 +165,13 @@ def debug_dump(options: CaptureOptions) -> DumpControl:
 
 
 def with_config(control: DumpControl, options: CaptureOptions, path: Path) -> tuple[DumpControl, tuple[str, ...]]:
-    """``control`` and what a configuration file says, msit's or acl.json, and a sentence for all that has no effect.
+    """Return ``control`` merged with a configuration file, msit's or acl.json, and notes on settings without effect.
 
-    msit's file replaces the options of its own names. Of acl.json the options that were given win, but for the choice
-    of operators: those that either names are dumped. Raises ConfigError, for the scenes overflow and watcher too, which
-    are those of a compiled graph.
+    msit's file replaces the options of the same names. Given options take precedence over acl.json, except for
+    operators:
+    those named by either are dumped. Raises ConfigError, also for the scenes overflow and watcher, which need a
+    compiled
+    graph.
     """
     msit, torchair = options.msit, options.torchair
     if is_msit_config(path):
@@ -179,14 +183,14 @@ def with_config(control: DumpControl, options: CaptureOptions, path: Path) -> tu
             "-device": msit.device,
         }
         idle = [name for name, value in replaced.items() if value]
-        notes = [f"{path} takes the place of {', '.join(idle)}"] if idle else []
+        notes = [f"{path} replaces {', '.join(idle)}"] if idle else []
         return read_msit_config(path, control), tuple(notes)
     acl = acl_json.read(path)
     configured, idle_notes = acl_json.control_of(acl)
     if configured.scene:
         setting = "dump_scene watcher" if configured.scene == "watcher" else "dump_debug on"
         raise ConfigError(
-            f"{path}: {setting} looks at the graph of a compiled program; give it to sgsdump.torchair, or leave it out"
+            f"{path}: {setting} needs the graph of a compiled program; use the file with sgsdump.torchair, or remove it"
         )
     chosen = {
         "mode": torchair.mode or msit.part,
@@ -201,50 +205,48 @@ def with_config(control: DumpControl, options: CaptureOptions, path: Path) -> tu
         operators=replace(control.operators, models=configured.operators.models),
     )
     wins = any(chosen.values()) or torchair.layer or msit.names
-    notes = [f"the options given here win over {path}"] if wins else []
+    notes = [f"options on the command line take precedence over {path}"] if wins else []
     return merged, (*idle_notes, *_only_for_graphs(acl), *notes)
 
 
 def _only_for_graphs(acl: AclDump) -> Iterator[str]:
-    """A sentence for each setting that only ``sgsdump.torchair`` goes by."""
+    """Yield a sentence for each setting that only ``sgsdump.torchair`` uses."""
     if any(entry.op_type_blacklist or entry.op_name_blacklist or entry.op_name_ranges for entry in acl.entries):
-        yield "blacklists and opname_range are of compiled graphs (sgsdump.torchair) and have no effect here"
+        yield "blacklists and opname_range have no effect here: they apply to compiled graphs (sgsdump.torchair)"
     if acl.statistics:
-        yield "dump_stats has no effect here: the statistics are msit's, max, min, mean and l2norm"
+        yield "dump_stats has no effect here: the statistics are msit's max, min, mean and l2norm"
 
 
 def folder_of(path: Path | None) -> Path | None:
-    """Where the dump_path of acl.json says that the dump goes; None for a file without one. Raises ConfigError."""
+    """Return the dump_path of acl.json, or None for a file without one. Raises ConfigError."""
     if path is None or is_msit_config(path):
         return None
     folder = acl_json.read(path).path
     if folder and not Path(folder).is_dir():
-        raise ConfigError(
-            f"{path}: dump_path {quoted(folder)} is on another machine; say with -o where the dump goes here"
-        )
+        raise ConfigError(f"{path}: dump_path {quoted(folder)} is on another machine; give a local folder with -o")
     return Path(folder) if folder else None
 
 
 def is_msit_config(path: Path) -> bool:
-    """Whether a configuration is msit's own, not acl.json. Raises ConfigError, FormatError when it cannot be read."""
+    """Return whether a configuration is msit's own, not acl.json. Raises ConfigError, FormatError if unreadable."""
     text = decode(read_bytes(path, _MOST_BYTES), path)
     try:
         document = json_of(text, path)
     except FormatError:
-        return False  # acl.json's reader has the vendor's words for it
+        return False  # the reader of acl.json reports the error with the vendor's code
     return isinstance(document, dict) and "dump" not in document and bool(set(document) & set(MSIT_KEYS))
 
 
 def read_msit_config(path: Path, control: DumpControl) -> DumpControl:
-    """``control`` with the steps, ids, children and devices of msit's file. Raises ConfigError, FormatError."""
+    """Return ``control`` with steps, ids, children and devices of msit's file. Raises ConfigError, FormatError."""
     document = json_of(decode(read_bytes(path, _MOST_MSIT_BYTES), path), path, "msit's dump configuration")
     if not isinstance(document, dict):
-        raise ConfigError(f"{path}: msit's dump configuration is an object, {{ }}")
+        raise ConfigError(f"{path}: msit's dump configuration must be a JSON object, {{ }}")
     for name, value in document.items():
         if name not in MSIT_KEYS:
-            raise ConfigError(f"{path}: {quoted(name)} is none of its keys, {', '.join(MSIT_KEYS)}")
+            raise ConfigError(f"{path}: unknown key {quoted(name)}; the keys are {', '.join(MSIT_KEYS)}")
         if not isinstance(value, str):
-            raise ConfigError(f"{path}: {name} is {quoted(str(value))}; all values are text, in quotes")
+            raise ConfigError(f"{path}: {name} is {quoted(str(value))}; write all values as text, in quotes")
     try:
         return with_fields(
             control,
@@ -259,12 +261,12 @@ def read_msit_config(path: Path, control: DumpControl) -> DumpControl:
 
 
 def idle_options(options: CaptureOptions) -> tuple[str, ...]:
-    """A sentence for each option that is accepted, but means nothing without the vendor's card."""
+    """Return a sentence for each accepted option that has no effect without the vendor's card."""
     notes = []
     if options.msit.tiling:
-        notes.append("-tiling has no effect: tiling data are made for the card's kernels, and there is no card")
+        notes.append("-tiling has no effect: tiling data exist only for the card's kernels")
     if "kernel" in types_of(options):
-        notes.append("--type kernel has no effect: below an operator there is no kernel of the card's to look into")
+        notes.append("--type kernel has no effect: without the card there are no kernels below an operator")
     return tuple(notes)
 
 
@@ -278,21 +280,21 @@ def _check_conflicts(options: CaptureOptions) -> None:
             f"-symlink and --links {options.links} contradict",
             _LEAVE_OUT,
         ),
-        (msit.description and "stats" in types, "-sd and --type stats both say what is kept of a tensor", _GIVE_ONE),
-        (msit.description and torchair.data, "-sd and --dump-data both say what is kept of a tensor", _GIVE_ONE),
+        (msit.description and "stats" in types, "-sd and --type stats both choose the content of tensors", _GIVE_ONE),
+        (msit.description and torchair.data, "-sd and --dump-data both choose the content of tensors", _GIVE_ONE),
         (
             torchair.data == "tensor" and "stats" in types,
-            "--dump-data tensor and --type stats both say what is kept of a tensor",
+            "--dump-data tensor and --type stats both choose the content of tensors",
             _GIVE_ONE,
         ),
-        (msit.description and "tensor" not in types, "-sd is of tensors, and --type has none", _LEAVE_OUT),
-        (torchair.data and "tensor" not in types, "--dump-data is of tensors, and --type has none", _LEAVE_OUT),
+        (msit.description and "tensor" not in types, "-sd needs --type tensor", _LEAVE_OUT),
+        (torchair.data and "tensor" not in types, "--dump-data needs --type tensor", _LEAVE_OUT),
     ]
     for is_given, conflict, advice in conflicts:
         if is_given:
             raise ConfigError(f"{conflict}; {advice}")
     if _mode(options) == "output" and _among(TIMES, msit.time, "3", "-time") == "before":
-        raise ConfigError("-time 0 with outputs alone leaves nothing: there are none before their operator ran")
+        raise ConfigError("-time 0 with outputs only selects nothing: outputs do not exist before the operator runs")
 
 
 def _mode(options: CaptureOptions) -> Mode:
@@ -311,7 +313,7 @@ def _content(options: CaptureOptions) -> Content:
 def _among(words: Sequence[Word], text: str | None, default: str, option: str) -> Word:
     number = default if text is None else text
     if number not in map(str, range(len(words))):
-        raise ConfigError(f"{option} is {quoted(number)}; it must be a number from 0 to {len(words) - 1}")
+        raise ConfigError(f"{option} is {quoted(number)}; use a number from 0 to {len(words) - 1}")
     return words[int(number)]
 
 

@@ -1,8 +1,8 @@
-"""The index of each process of a hooked program, ``processes/{pid}/index.jsonl`` and those of its rounds
-(``dumps/formats/rounds``), line by line and summed up.
+"""Reader of the processes' indexes: ``processes/{pid}/index.jsonl`` and those of rounds, line by line and summed up.
 
-A process that was killed has an index without ``{"complete": true}``, its last line perhaps cut off. The last line of a
-round sums it up, so that only one round of each form (the operators that ran, in their order) is read line by line.
+``dumps/formats/rounds`` specifies the rounds. The index of a killed process lacks ``{"complete": true}``; its last line
+may be cut off. The last line of a round is its summary, so only one round of each form (the operators that ran, in
+order) is read line by line.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ from sgsdump.files.folder import in_order
 PROCESSES, INDEX = "processes", "index.jsonl"
 _MOST_TROUBLES = 100
 _MOST_IDS = 100_000
-# A step's lines are together but for what other threads do at the time.
+# A step's lines are contiguous except for lines of other threads.
 _OPEN_STEPS = 3
-# Lines that come also where nothing is dumped.
+# Kinds of lines that are written even if nothing is dumped.
 _NO_WORK = {"begin", "trouble", "stop", "seen", "step", "steps", "operator", "graph", "environment", "unfit", "rank"}
 
 
 @dataclass(frozen=True)
 class TensorCounts:
-    """tensors  inputs and outputs that the index has a line of; ``files``: those with a file.
-    unreadable  inputs and outputs whose values could not be had, by the reason: how many, and the first of them.
-    unwritten   how many inputs and outputs were memory to which nothing had been written yet.
+    """Counts of a process's inputs and outputs.
+
+    tensors     with a line in the index; ``files``: with a file.
+    unreadable  without readable values, by reason: how many, and the first one.
+    unwritten   memory that nothing had written to.
     """
 
     tensors: int = 0
@@ -43,11 +45,12 @@ class TensorCounts:
 
 @dataclass(frozen=True)
 class OperatorNames:
-    """The names of operators.
+    """Names of operators.
 
-    names, types   some of those that ran, where they were asked for by name; ``matched``: the names, beginnings and
-                   patterns that named one.
-    ids            of the operators that ran in the steps that were dumped; empty where they are not known.
+    names, types   some operators that ran, recorded if operators are selected by name; ``matched``: names, beginnings
+    and
+                   patterns that selected one.
+    ids            ids of the operators in dumped steps; empty if unknown.
     """
 
     names: frozenset[str] = frozenset()
@@ -63,16 +66,16 @@ class OperatorNames:
 
 @dataclass(frozen=True)
 class Process:
-    """One process's index, summed up.
+    """Summary of one process's index.
 
-    libraries   the libraries that were hooked, with their versions.
-    steps       the numbers of the steps that something was dumped of, in order.
-    kinds       how many lines other than tensors' there are of each kind, by their ``event``.
-    troubles    what went wrong, a sentence each; ``stopped``: why it dumped no further, or "".
-    begun       how many steps, dumped or not, began before it came to its end; None where it did not.
-    broken_off  whether it ended, or was ended, in the middle of a step that was dumped.
-    complete    whether the process came to its end; of a program that was run (``run_program``) also of one that was
-                ended between two steps while the program ended well.
+    libraries   hooked libraries with their versions.
+    steps       numbers of the steps with dumped tensors, in order.
+    kinds       number of lines of each kind other than tensors, by ``event``.
+    troubles    problems, a sentence each; ``stopped``: reason why dumping stopped, or "".
+    begun       number of steps, dumped or not, that began before the normal end; None without a normal end.
+    broken_off  True if the process ended, or was ended, within a dumped step.
+    complete    True if the process ended normally; for ``run_program`` also if it was ended between two steps of a
+                program that ended well.
     """
 
     pid: int
@@ -90,15 +93,15 @@ class Process:
 
     @property
     def caught(self) -> bool:
-        """Whether anything of the program's work was dumped."""
+        """Whether any of the program's work was dumped."""
         return bool(self.counts.tensors or set(self.kinds) - _NO_WORK)
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of one model: lines of single inputs and outputs, and those of operators (``event``).
+    """One step of one model: lines of inputs and outputs, and lines of operators (``event``).
 
-    outputs  the numbers of the values that the step gave back; None where that is not known.
+    outputs  numbers of the values that the step returned; None if unknown.
     """
 
     model: str
@@ -109,7 +112,7 @@ class Step:
 
 
 def processes_of(root: Path) -> tuple[Process, ...]:
-    """The processes of a dump that have an index, by their number. Raises FormatError."""
+    """Return the processes of a dump that have an index, sorted by number. Raises FormatError."""
     try:
         folders = sorted((root / PROCESSES).iterdir(), key=lambda path: in_order(path.name))
     except OSError:
@@ -118,21 +121,20 @@ def processes_of(root: Path) -> tuple[Process, ...]:
 
 
 def lines_of(folder: Path) -> Iterator[Line]:
-    """The lines of a process's index that can be read, and those of its rounds. Raises FormatError when it cannot be
-    opened."""
+    """Yield the readable lines of a process's index and its rounds. Raises FormatError if one cannot be opened."""
     yield from own_lines(folder)
     for path in round_files(folder):
         yield from round_lines(path)
 
 
 def round_files(folder: Path) -> list[Path]:
-    """The indexes of a process's rounds, step by step."""
+    """Return the indexes of a process's rounds, step by step."""
     found = folder.parents[1].glob(f"{ROUNDS}/*_{folder.name}/*.round")
     return sorted((path for path in found if path.stem.isdecimal()), key=lambda path: in_order(path.name))
 
 
 def round_lines(path: Path) -> Iterator[Line]:
-    """The lines of a round that can be read. Raises FormatError when it cannot be opened."""
+    """Yield the readable lines of a round. Raises FormatError if it cannot be opened."""
     lines = Lines(None)
     for text in _texts(path):
         for data in text.splitlines():
@@ -140,13 +142,13 @@ def round_lines(path: Path) -> Iterator[Line]:
 
 
 def _texts(path: Path) -> Iterator[bytes]:
-    """The frames of an index; none of one whose first bytes were never written."""
+    """Yield the frames of an index; none if its first bytes were never written."""
     if path.stat().st_size:
         yield from Index(path).texts()
 
 
 def summary_of(path: Path) -> Line | None:
-    """The last line of a round's index; None of one that was broken off."""
+    """Return the last line of a round's index, or None for an interrupted round."""
     last = b""
     for text in _texts(path):
         last = text
@@ -155,7 +157,7 @@ def summary_of(path: Path) -> Line | None:
 
 
 def own_lines(folder: Path) -> Iterator[Line]:
-    """The lines of a process's index alone. Raises FormatError when it cannot be opened."""
+    """Yield the lines of a process's index, without rounds. Raises FormatError if it cannot be opened."""
     try:
         yield from lines_in(folder / INDEX)
     except OSError as error:
@@ -163,7 +165,7 @@ def own_lines(folder: Path) -> Iterator[Line]:
 
 
 class _Sum:
-    """What the lines of a process come to."""
+    """Running totals of a process's lines."""
 
     def __init__(self) -> None:
         self.libraries: dict[str, None] = {}
@@ -205,7 +207,7 @@ class _Sum:
             self.asked_for = line
 
     def add_round(self, summary: Line) -> None:
-        """A round that is whole, of a form that was read line by line before."""
+        """Add the summary of a complete round whose form was read line by line before."""
         tensors, files, operators, unwritten = (
             count if isinstance(count := summary.get(name), int) else 0
             for name in ("tensors", "files", "operators", "unwritten")
@@ -228,7 +230,7 @@ class _Sum:
 
 
 def read_process(folder: Path) -> Process:
-    """A process's index, what can be read of it. Raises FormatError when it cannot be opened."""
+    """Read a process's index as far as possible. Raises FormatError if it cannot be opened."""
     found = _Sum()
     for line in own_lines(folder):
         found.complete = line.get("complete") is True
@@ -269,8 +271,10 @@ def _count_unreadable(unreadable: dict[str, tuple[int, str]], line: Line) -> Non
 
 
 def steps_of(process: Process, one_of_each: bool = False) -> Iterator[Step]:
-    """The steps of a process, each model's in order; only a few are held at a time. ``one_of_each``: of steps in which
-    the same operators run, the first is enough."""
+    """Yield the steps of a process, each model's in order, holding only a few at a time.
+
+    With ``one_of_each``, only the first of steps with the same operators.
+    """
     yield from _steps(own_lines(process.folder))
     forms: set[object] = set()
     for path in round_files(process.folder):
@@ -305,6 +309,6 @@ def _step(model: str, number: int, lines: list[Line]) -> Step:
 
 
 def step_of(line: Line) -> int:
-    """The line's step; -1 for one that says none."""
+    """Return the line's step, or -1."""
     step = line.get("step")
     return step if isinstance(step, int) else -1

@@ -1,8 +1,8 @@
-"""Run a program unchanged with the hooks on its PYTHONPATH, and report.
+"""Run of an unchanged program with the hooks on its PYTHONPATH, and the report of the run.
 
-The program inherits standard input, output and error; it is started without a shell. Its processes find
-``hook/sitecustomize.py`` and write below the dump's root (``hook/sgsdump_session.py`` says what); the tree of
-tensors is made of that at the same time. A configuration file may be edited meanwhile (``LiveConfig``).
+The program starts without a shell and inherits standard input, output and error. Its processes load
+``hook/sitecustomize.py`` and write below the dump's root (see ``hook/sgsdump_session.py``). The tree of tensors is
+built from these files at the same time. A configuration file may be edited meanwhile (``LiveConfig``).
 """
 
 from __future__ import annotations
@@ -30,18 +30,21 @@ HOOK = Path(__file__).parent / "hook"
 CONTROL = "control.json"
 LOOK_EVERY = 0.5
 NOTHING = (
-    "no process of the program imported torch or onnxruntime with the hooks in place; python -I, -E and -S and env -i "
-    "keep them out, and a program of another language cannot be hooked"
+    "no process of the program imported torch or onnxruntime with the hooks in place. python -I, -E, -S and env -i "
+    "disable the hooks; programs in other languages cannot be hooked"
 )
 
 
 @dataclass(frozen=True)
 class Captured:
-    """status      the program's exit status as a shell has it: 128 + the signal's number where one ended it.
-    processes   those that imported a library that is hooked.
-    complete    every one of them came to its end, or was ended between two steps of a program that ended well, and
-                none stopped dumping before.
-    notes       what the user should know, a sentence each.
+    """Result of a program's run.
+
+    status      exit status as in a shell: 128 + the signal's number if a signal ended the program.
+    processes   processes that imported a hooked library.
+    complete    True if every process ended normally, or was ended between two steps of a program that ended well, and
+    no
+                process stopped dumping before.
+    notes       sentences for the user.
     """
 
     status: int
@@ -51,7 +54,7 @@ class Captured:
 
     @property
     def steps(self) -> int | None:
-        """How many steps the process with the most of them began; None where one did not tell."""
+        """Largest number of steps that a process began; None if a process did not report it."""
         begun = [process.begun for process in self.processes]
         return max((steps for steps in begun if steps is not None), default=None) if None not in begun else None
 
@@ -69,9 +72,9 @@ def run_program(
     live: Callable[[], DumpControl | None] | None = None,
     feed: Feed | None = None,
 ) -> Captured:
-    """Run ``argv`` to its end, dumping below ``out``, an empty folder. ``feed``: what a reference was given.
+    """Run ``argv`` to its end and dump below ``out``, an empty folder; ``feed`` replaces the program's inputs.
 
-    ``live`` is asked every half second while the program runs: a control it returns is put in the place of the last.
+    ``live`` is called every half second while the program runs; a control that it returns replaces the last one.
     Raises ConfigError for a program that cannot be started.
     """
     check_command(argv)
@@ -94,10 +97,11 @@ def run_program(
 
 
 class LiveConfig:
-    """Called again and again, it returns the control of a file that has changed since, else None.
+    """Callable that returns the control of a configuration file if the file has changed, else None.
 
-    ``read`` makes the control of the file; where it cannot, ``tell`` is called with the reason, and the last control
-    stays in force: ``latest`` is the last that it gave.
+    ``read`` reads the control. If it fails, ``tell`` receives the reason and the last control stays in force.
+    ``latest`` is
+    the last control that was returned.
     """
 
     def __init__(self, path: Path, read: Callable[[], DumpControl], tell: Callable[[str], None]) -> None:
@@ -113,7 +117,7 @@ class LiveConfig:
         try:
             self.latest = self._read()
         except SgsdumpError as error:
-            self._tell(f"the changed configuration is ignored: {error}")
+            self._tell(f"changed configuration ignored: {error}")
             return None
         return self.latest
 
@@ -126,24 +130,24 @@ class LiveConfig:
 
 
 def split_command(text: str) -> list[str]:
-    """The words of ``--exec "…"``. Raises ConfigError for redirection and what else only a shell understands."""
+    """Split the text of ``--exec "…"`` into words. Raises ConfigError for redirection and other shell syntax."""
     try:
         words = shlex.split(text)
         shell = [word for word in _unquoted(text) if word in "<>|&;"]
     except ValueError as error:
         raise ConfigError(f"--exec {text[:80]!r} cannot be split into words: {error}") from None
     if not words:
-        raise ConfigError("--exec is empty; give the program as it is started, --exec 'python infer.py'")
+        raise ConfigError("--exec is empty; give the program's command line, as in --exec 'python infer.py'")
     if shell:
         raise ConfigError(
-            f"--exec {text[:80]!r}: {shell[0]!r} is for a shell, and none is started; write the command with its "
-            f"redirection into a shell script and give --exec 'bash script.sh'"
+            f"--exec {text[:80]!r}: {shell[0]!r} is shell syntax, and no shell is started. Write the command into a "
+            f"shell script and use --exec 'bash script.sh'."
         )
     return words
 
 
 def _unquoted(text: str) -> list[str]:
-    """The characters of a command that stand outside quotes."""
+    """Return the characters of a command that are outside quotes."""
     unquoted, quote, escaped = [], "", False
     for letter in text:
         if escaped:
@@ -160,26 +164,26 @@ def _unquoted(text: str) -> list[str]:
 
 
 def check_command(argv: Sequence[str]) -> None:
-    """Raises ConfigError for a program that is not there."""
+    """Raise ConfigError for a program that does not exist or cannot run."""
     if not argv:
-        raise ConfigError("no program is given; write it after --, as in sgsdump exec -- python infer.py")
+        raise ConfigError("no program given; write it after --, as in sgsdump exec -- python infer.py")
     if shutil.which(argv[0]) is None:
         if Path(argv[0]).is_dir():
-            raise ConfigError(f"the program {argv[0][:200]!r} is a folder; name the program in it")
+            raise ConfigError(f"program {argv[0][:200]!r} is a folder; name the program in it")
         near = difflib.get_close_matches(Path(argv[0]).name, _programs(), 3)
-        hint = f"; near it are {', '.join(near)}" if near else ""
-        state = "cannot be executed" if Path(argv[0]).is_file() else "is not there"
-        raise ConfigError(f"the program {argv[0][:200]!r} {state}{hint}")
+        hint = f"; similar names: {', '.join(near)}" if near else ""
+        state = "cannot be executed" if Path(argv[0]).is_file() else "not found"
+        raise ConfigError(f"program {argv[0][:200]!r} {state}{hint}")
 
 
 def disk_full(folder: Path, control: DumpControl) -> str:
-    """What is said where the disk has no room for a dump to begin with; "" where it has."""
+    """Return the message if the disk is too full to begin a dump, else ""."""
     free = shutil.disk_usage(folder).free
     return f"{DISK_FULL} {free >> 20}" if free < control.storage.min_free else ""
 
 
 def run_undumped(argv: Sequence[str]) -> int:
-    """Run ``argv`` to its end as it is; its exit status. Raises ConfigError for a program that cannot be started."""
+    """Run ``argv`` without a dump; return its exit status. Raises ConfigError if it cannot be started."""
     check_command(argv)
     status = _wait(_started(argv, None))
     return status if status >= 0 else 128 - status
@@ -189,7 +193,7 @@ def _started(argv: Sequence[str], environment: Mapping[str, str] | None) -> subp
     try:
         return subprocess.Popen(list(argv), env=environment)
     except OSError as error:
-        raise ConfigError(f"the program {argv[0][:200]!r} cannot be started: {error.strerror or error}") from None
+        raise ConfigError(f"program {argv[0][:200]!r} cannot be started: {error.strerror or error}") from None
 
 
 def _programs() -> list[str]:
@@ -201,13 +205,13 @@ def _programs() -> list[str]:
 
 
 def put_control(control: DumpControl, out: Path) -> None:
-    """Where the hooks look for it; whole at any moment."""
+    """Write the control to the file that the hooks read; the file is whole at any moment."""
     with replacing(out / CONTROL) as file:
         file.write(to_json(control).encode("utf-8"))
 
 
 def environment(base: Mapping[str, str], control: DumpControl, out: Path) -> dict[str, str]:
-    """The program's environment: ``base``, the hooks in front of PYTHONPATH, and the dump's root."""
+    """Return the program's environment: ``base`` with the hooks at the front of PYTHONPATH, and the dump's root."""
     paths = [str(HOOK), *filter(None, [base.get("PYTHONPATH", "")])]
     seed = {} if control.seed is None else {"PYTHONHASHSEED": str(control.seed % 2**32)}
     return {**base, **seed, "PYTHONPATH": os.pathsep.join(paths), "SGSDUMP_CAPTURE": str(out.resolve())}
@@ -216,14 +220,16 @@ def environment(base: Mapping[str, str], control: DumpControl, out: Path) -> dic
 def _wait(
     program: subprocess.Popen, out: Path | None = None, live: Callable[[], DumpControl | None] | None = None
 ) -> int:
-    """The program's return code. Ctrl-C reaches it from the terminal by itself; SIGTERM is passed on to it, and a
-    second one kills it."""
+    """Return the program's return code.
+
+    Ctrl-C reaches the program from the terminal by itself. SIGTERM is passed on to it; a second SIGTERM kills it.
+    """
     while True:
         try:
             return _ended(program, out, live)
         except Terminated:  # noqa: PERF203 - a signal may come again
             program.terminate()
-            signal.signal(signal.SIGTERM, lambda *_: program.kill())  # it is ignored since the first one
+            signal.signal(signal.SIGTERM, lambda *_: program.kill())  # ignored since the first SIGTERM
         except KeyboardInterrupt:
             continue
 
@@ -238,7 +244,7 @@ def _ended(program: subprocess.Popen, out: Path | None, live: Callable[[], DumpC
 
 
 def notes_of(processes: Sequence[Process], status: int) -> list[str]:
-    """What the user should know of a program that ended with this status, a sentence each."""
+    """Return sentences for the user about a program that ended with this status."""
     if not processes:
         return [NOTHING]
     notes = [f"process {process.pid}: {text}" for process in processes for text in process.troubles]
@@ -248,46 +254,46 @@ def notes_of(processes: Sequence[Process], status: int) -> list[str]:
     if not any(process.caught for process in processes):
         libraries = sorted({library for process in processes for library in process.libraries})
         why = "" if status else _why(processes)
-        notes.append(f"{' and '.join(libraries)} was hooked, but ran nothing that is to be dumped{why}")
+        notes.append(f"{' and '.join(libraries)} was hooked, but ran nothing that is selected for the dump{why}")
     return list(dict.fromkeys(notes))
 
 
 def _left_out(process: Process) -> Iterator[str]:
-    """A sentence for each reason why tensors of the program have no values in the dump."""
+    """Yield a sentence for each reason why tensors have no values in the dump."""
     for why, (count, first) in process.counts.unreadable.items():
         these = f"{count} inputs and outputs are" if count > 1 else "an input or output is"
         named = f"the first is {first}" if count > 1 else first
-        yield f"process {process.pid}: {these} left out, {named}: {why}"
+        yield f"process {process.pid}: {these} not dumped, {named}: {why}"
     if process.counts.unwritten:
         yield (
-            f"process {process.pid}: {process.counts.unwritten} inputs and outputs were memory to which nothing had "
-            "been written yet (torch.empty and its like): they are not dumped, and not compared"
+            f"process {process.pid}: {process.counts.unwritten} inputs and outputs were unwritten memory (torch.empty "
+            "and similar): they are not dumped and not compared"
         )
 
 
 def _is_whole(process: Process, status: int) -> bool:
-    """Whether a process that did not come to its end dumped all of what it ran, in a program that ended well."""
+    """Return whether a process without a normal end dumped everything that it ran, in a program that ended well."""
     return not status and not process.broken_off
 
 
 def _cut_off(process: Process, status: int) -> str:
     if not _is_whole(process, status):
-        return f"process {process.pid} did not come to its end: its dump is not complete"
+        return f"process {process.pid} did not end normally: its dump is incomplete"
     has_steps = process.kinds.get("step", 0) + process.kinds.get("ort_run", 0)
     when = "between two steps" if has_steps else "before its first step"
     return (
-        f"process {process.pid} was ended {when} (killed, as a "
-        "multiprocessing.Pool ends its workers, or turned into another program): the steps that it began are whole"
+        f"process {process.pid} was ended {when} (killed, as by "
+        "multiprocessing.Pool, or replaced by another program): the steps that it began are complete"
     )
 
 
 def _why(processes: Sequence[Process]) -> str:
-    """Why a program has no steps at all; "" where it has."""
+    """Return the reason why a program has no steps at all, or ""."""
     if any(process.begun != 0 for process in processes):
         return ""
     if any(library.startswith("torch") for process in processes for library in process.libraries):
         return (
-            ": no module was called. What is computed outside a torch.nn.Module is not seen; put it into one's "
-            "forward, or give its function to torch.compile"
+            ": no module was called. Computations outside a torch.nn.Module are not dumped; move them into the forward "
+            "of a module, or compile their function with torch.compile"
         )
     return ": no session was run"

@@ -1,17 +1,18 @@
-"""Captured runs of onnxruntime computed again.
+"""Replay of captured onnxruntime runs, one dump per run.
 
-Into the tree::
+Files in the tree::
 
-    {root}/onnxruntime/{device}_{pid}/{model}/{number}/{step}.bin     a dump for each run, or of another format
+    {root}/onnxruntime/{device}_{pid}/{model}/{number}/{step}.bin     a dump per run, or another format
     {root}/onnxruntime/runs.json                                      the index, written last
 
-A model runs segment by segment on the feeds that the program gave it; a run's dump is in SigmaStar's container, as
-``sgsdump dump`` writes it, or in any other format. The outputs are compared with the program's own. Where they differ,
-the whole model runs once more as the program ran it (optimised, with its threads and providers): then the notes say
-whether that is what makes the difference.
+A model runs segment by segment on the program's feeds. A run's dump is in SigmaStar's container, as ``sgsdump dump``
+writes it, or in any other format. The outputs are compared with the program's own. If they differ, the whole model runs
+once more as in the program (with its optimisation, threads and providers), and the notes say whether that explains the
+difference.
 
-torch's newer exporter (``dynamo=True``) writes no modules into the names of nodes; it has them in the metadata of each.
-A node that it made of several has the last one's, and whose weight it reads counts first (``nodes_of``).
+torch's newer exporter (``dynamo=True``) omits modules from node names and stores them in each node's metadata. A node
+that it made from several nodes carries the last one's module; the module whose weight it reads takes precedence
+(``nodes_of``).
 """
 
 from __future__ import annotations
@@ -71,12 +72,15 @@ Described = tuple[str, str, str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Replayed:
-    """folder     where the dumps and their index are, None where no run was captured.
-    entries    of the index, a run each.
-    tensors    in all dumps together; complete: every captured run is here, of a program that came to its end.
-    processes  as they were given, with the names and types of the operators that ran.
-    notes      what the user should know, a sentence each; differences: how far the outputs are from the program's, for
-               each model that has not the same ones. agrees: none is further from it than rounding explains.
+    """Result of a replay.
+
+    folder       folder of the dumps and their index; None if no run was captured.
+    entries      entries of the index, one per run.
+    tensors      tensors in all dumps; ``complete``: every captured run was replayed, of a program that ended normally.
+    processes    the given processes, with names and types of the operators that ran.
+    notes        sentences for the user.
+    differences  for each model whose outputs differ from the program's, by how much.
+    agrees       True if rounding explains every difference.
     """
 
     folder: Path | None
@@ -100,11 +104,11 @@ def replay(
     format: str = SIGMASTAR,
     advance: Advance = unwatched,
 ) -> Replayed:
-    """Run again what the processes below ``root`` ran with onnxruntime, and dump what ``control`` says.
+    """Replay the onnxruntime runs of the processes below ``root`` and dump the tensors that ``control`` selects.
 
-    format   of the dumps of full tensors, one that can be written; ``advance`` is called with (runs done, all runs).
+    format   format of dumps with full tensors; ``advance`` is called with (runs done, all runs).
 
-    A run that cannot be computed is noted. Raises OutputError when the disk refuses, FormatError for a damaged tree.
+    A run that cannot be computed gets a note. Raises OutputError if the disk refuses, FormatError for a damaged tree.
     """
     models = captured_models(root, processes)
     if not models and not any("ort_model" in process.kinds for process in processes):
@@ -135,7 +139,7 @@ def _checksum(feed: Mapping[str, np.ndarray]) -> str:
 
 
 class _Work:
-    """The runs dumped so far."""
+    """Runs dumped so far."""
 
     def __init__(self, folder: Path, control: DumpControl, format: str):
         folder.mkdir(exist_ok=True)
@@ -151,7 +155,7 @@ class _Work:
         self._full = False
 
     def run_all(self, captured: CapturedModel) -> Iterator[None]:
-        """All runs of a model, yielding after each."""
+        """Replay all runs of a model; yield after each."""
         from sgsdump.executors.onnx_runtime.observed_branches import with_branches
         from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
 
@@ -167,18 +171,18 @@ class _Work:
         self.operators[captured.pid] |= chosen.operators
         self.graphs[captured.name] = tuple(nodes_of(model.proto.graph))
         if captured.changed:
-            self.notes.append(f"{where}: its file {captured.path} was written over after it was loaded")
+            self.notes.append(f"{where}: its file {captured.path} was overwritten after it was loaded")
         elsewhere = [name for name in captured.options.get("providers", ()) if name != "CPUExecutionProvider"]
         if elsewhere:
-            self.notes.append(f"{where} ran on {', '.join(map(str, elsewhere))}; it is replayed on the processor")
+            self.notes.append(f"{where} ran on {', '.join(map(str, elsewhere))}; it is replayed on the CPU")
         for run in captured.runs:
             if self._has_room():
                 try:
                     self._run(captured, model, runner, chosen, run)
                 except (InputError, ModelError, ValuesError) as error:
-                    if run.failed:  # there is nothing of it to be dumped
+                    if run.failed:  # the run failed in the program too, so nothing is lost
                         why = " ".join(run.failed.split())
-                        self.notes.append(f"{where}: step {run.step} raised in the program and has no dump: {why}")
+                        self.notes.append(f"{where}: step {run.step} failed in the program and has no dump: {why}")
                     else:
                         self._lose(f"{where}: step {run.step} is not replayed: {error}")
             yield
@@ -192,7 +196,7 @@ class _Work:
     ) -> None:
         feed = {value.name: value.array() for value in run.feeds}
         if overridden := sorted(feed.keys() & weight_names(model.proto.graph)):
-            raise InputError(f"the program feeds {overridden[0]!r} in place of a weight, which is not supported")
+            raise InputError(f"the program feeds {overridden[0]!r}, which replaces a weight; this is not supported")
         program = {value.name: value for value in run.outputs or ()}
         agreements: list[Agreement] = []
         path = self._folder / f"{captured.device}_{captured.pid}/{captured.name}/{run.step}"
@@ -203,7 +207,7 @@ class _Work:
         if run.failed:
             notes.append(f"the program's run failed: {run.failed}")
         elif run.outputs is None:
-            notes.append("the program ended during this run; its outputs are not compared with anything")
+            notes.append("the program ended during this run; there are no outputs to compare with")
         notes += [
             f"output {value.name} of the program was not kept: {value.why}" for value in program.values() if value.why
         ]
@@ -239,13 +243,14 @@ class _Work:
 
 
 def _kept_feeds(captured: CapturedModel) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-    """Those of the runs that can be replayed."""
+    """Yield the feeds of the runs that can be replayed."""
     for run in captured.runs:
         with suppress(InputError):
             yield str(run.step), {value.name: value.array() for value in run.feeds}
 
 
 def nodes_of(graph: GraphProto) -> Iterator[Node]:
+    """Yield the nodes of a graph as ``Node`` tuples: name, type, inputs, outputs, module, attributes."""
     initializers = {tensor.name: tensor for tensor in graph.initializer}
     facts = {name: facts for name, tensor in initializers.items() if (facts := _initializer(tensor)) is not None}
     weights = set(initializers)
@@ -260,8 +265,7 @@ def nodes_of(graph: GraphProto) -> Iterator[Node]:
 
 
 def _initializer(tensor: TensorProto) -> tuple[str, str] | None:
-    """Its type, and what its values are known by: the norm and a checksum; None where they are outside the model's
-    file."""
+    """Return type and identification (checksum, norm) of an initializer; None for values in other files."""
     from onnx import TensorProto, numpy_helper
 
     if tensor.data_location == TensorProto.EXTERNAL:
@@ -274,7 +278,7 @@ def _initializer(tensor: TensorProto) -> tuple[str, str] | None:
 
 
 def _attributes(node: NodeProto) -> Iterator[tuple[str, str]]:
-    """Those that are numbers or text, as JSON."""
+    """Yield the attributes that are numbers or text, as JSON."""
     from onnx import AttributeProto
 
     plain = {
@@ -290,35 +294,35 @@ def _attributes(node: NodeProto) -> Iterator[tuple[str, str]]:
 
 
 def _module(node: NodeProto, weights: set[str]) -> str:
-    """``layer1.0.conv1``; "" for the outermost, and where the model does not say."""
+    """Return the module of a node, ``layer1.0.conv1``; "" for the outermost, or if the model does not say."""
     scopes = next((entry.value for entry in node.metadata_props if entry.key == SCOPES), "")
     return module_by_scopes(scopes, node.input, weights)
 
 
 class DiskSpace:
-    """folder  where dumps are added; the program's own processes have written beside it, which counts too."""
+    """Disk space for dumps in ``folder``; bytes that the program's own processes wrote beside it count too."""
 
     def __init__(self, folder: Path, control: DumpControl):
         self._folder, self._control = folder, control
         self._bytes = _written_by_program(folder.parent)
 
     def add(self, path: Path) -> None:
-        """Count a file or a folder that has been written."""
+        """Count a file or folder that has been written."""
         self._bytes += _size(path)
 
     def why_none(self) -> str:
-        """Why nothing more is dumped; "" while there is room."""
+        """Return why nothing more can be dumped, or ""."""
         free = shutil.disk_usage(self._folder).free
         least, most = self._control.storage.min_free, self._control.storage.max_bytes
         if least and free < least:
             return f"{DISK_FULL} {free >> 20}"
         if most and self._bytes >= most:
-            return f"the dump has reached its {most} bytes (--max-size); nothing more is dumped"
+            return f"the dump has reached {most} bytes (--max-size); nothing more is dumped"
         return ""
 
 
 def _written_by_program(root: Path) -> int:
-    """Bytes that the program's processes wrote, counted where there is a limit (``hook/sgsdump_files.py``)."""
+    """Return the bytes that the program's processes wrote, counted under a size limit (``hook/sgsdump_files.py``)."""
     try:
         return int((root / "processes" / ".bytes").read_bytes()[:30] or b"0")
     except (OSError, ValueError):
@@ -335,7 +339,7 @@ def _size(path: Path) -> int:
 
 @dataclass(frozen=True, eq=False)
 class ComputedRun:
-    """``layers`` are all that are computed, one after another; ``chosen`` says which are dumped."""
+    """A run with ``layers`` that are computed one after another; ``chosen`` selects the dumped ones."""
 
     graph: GraphProto
     feed: Mapping[str, np.ndarray]
@@ -345,7 +349,7 @@ class ComputedRun:
 
 @dataclass
 class Written:
-    """The contents of a dump. ``described``: the facts of each tensor where nothing else was to be kept."""
+    """Contents of a dump; ``described`` holds each tensor's facts if only descriptions are dumped."""
 
     tensors: int = 0
     notes: list[str] = field(default_factory=list)
@@ -353,8 +357,10 @@ class Written:
 
 
 def write_run(path: Path, content: Content, format: str, run: ComputedRun) -> tuple[Path, Written]:
-    """Write the chosen layers of a run, all of which are computed; returns where the dump is, which is ``path`` with
-    the format's ending. Raises OutputError and what comes out of ``layers``."""
+    """Write the chosen layers of a run; return the path of the dump, which is ``path`` with the format's ending.
+
+    All layers are computed. Raises OutputError and the errors of ``layers``.
+    """
     written = Written()
     records = _records(run, written)
     if content in ("description", "structure"):
@@ -368,13 +374,13 @@ def write_run(path: Path, content: Content, format: str, run: ComputedRun) -> tu
     make_folder(path.parent)
     first = next(records, None)
     if first is None:
-        written.notes.append("nothing of this run was to be dumped")
+        written.notes.append("no tensor of this run was selected")
         return path, written
     whole = itertools.chain([first], records)
     if format == SIGMASTAR:
         from sgsdump.dumps.formats.sigmastar import binary
 
-        # The form of framework dumps has outputs only.
+        # The form of framework dumps holds outputs only.
         binary.write(whole, path, binary.SIM_SHAPED if run.chosen.feeds else binary.FRAMEWORK)
     else:
         save_dump(whole, path, format, on_loss="ignore")
@@ -414,21 +420,21 @@ def _counted(record: Record, written: Written) -> Record:
                 nan, inf = np.count_nonzero(np.isnan(array)), np.count_nonzero(np.isinf(array))
                 minus = np.count_nonzero(np.isneginf(array))
                 if inf and inf == minus and not nan:
-                    written.notes.append(f"{record.name}: {minus} of {array.size} values are -Inf, as masks have")
+                    written.notes.append(f"{record.name}: {minus} of {array.size} values are -Inf, as in masks")
                 elif nan or inf:
                     written.notes.append(f"not finite: {record.name}: {nan} NaN, {inf} Inf of {array.size} values")
     return record
 
 
 def _statistics(records: Iterable[Record], written: Written) -> Iterator[Record]:
-    """The records with msit's statistics in the place of their values, those of numbers."""
+    """Yield the records of numbers with msit's statistics instead of values."""
     for record in records:
         info = record.tensor.info
         if not (is_float(info.dtype) or is_integer(info.dtype)):
-            written.notes.append(f"no statistics of {info.name}: it is {name_of(info.dtype)}")
+            written.notes.append(f"no statistics of {info.name}: its type is {name_of(info.dtype)}")
             continue
         summary = summarise(record.tensor.raw())
-        # NaN where no value is finite: the file says so.
+        # NaN if no value is finite, as the file format requires.
         low, high, mean, norm = (
             math.nan if value is None else value for value in (summary.min, summary.max, summary.mean, summary.l2norm)
         )

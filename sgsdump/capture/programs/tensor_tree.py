@@ -1,10 +1,9 @@
-"""The tree of tensors, made while the program runs.
+"""The tree of tensors, built while the program runs.
 
-These write values and lines (``hook/sgsdump_session.py``, ``hook/sgsdump_records.py``); the thread (``TreeThread``)
-leaves the processors to them.
-
-A process writes values once and a line for each input and output; the folders, links and headers are made here, and
-cost the program nothing. What a line names is whole, whatever becomes of the process or of this one.
+The program's processes write values once, and a line for each input and output (``hook/sgsdump_session.py``,
+``hook/sgsdump_records.py``). Folders, links and headers are created here and cost the program nothing; the thread
+``TreeThread`` leaves the processors to the program. A file is complete when a line names it, whatever happens to the
+program's process or to this one.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ NICE = 10
 
 
 class TensorTree:
-    """The tree below ``root`` as far as it is made."""
+    """Tree below ``root``, as far as it is built."""
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
@@ -43,11 +42,11 @@ class TensorTree:
         self._headers: dict[bytes, str] = {}
 
     def advance(self) -> bool:
-        """Make what was reported since; whether there was anything. Raises OutputError."""
+        """Build the files reported since the last call; return whether there were any. Raises OutputError."""
         return sum(self._advance(tail) for tail in self._all_tails()) > 0
 
     def finish(self) -> None:
-        """Make all that is left when the program has ended. Raises OutputError."""
+        """Build everything that is left after the program ended. Raises OutputError."""
         while self.advance():
             pass
         for tail in self._tails.values():
@@ -79,7 +78,7 @@ class TensorTree:
         return bool(data)
 
     def _make(self, line: Line, tail: Tail) -> None:
-        """One file. Raises OSError; LookupError, TypeError and ValueError for a damaged line."""
+        """Build one file. Raises OSError; LookupError, TypeError or ValueError for a damaged line."""
         path = f"{self._root}/{line['file']}"
         self._folder(os.path.dirname(path))
         if "same" in line:
@@ -94,7 +93,7 @@ class TensorTree:
             target = os.path.relpath(f"{self._root}/{link}", os.path.dirname(path))
             try:
                 _instead(path, lambda free: os.symlink(target, free))
-            except OSError:  # not allowed, as on Windows, or no links here
+            except OSError:  # symbolic links are not permitted, as on Windows, or not supported
                 self._stored(f"{self._root}/{link}", path)
 
     def _stored(self, source: str, path: str) -> None:
@@ -102,14 +101,13 @@ class TensorTree:
             _instead(path, lambda free: os.link(source, free))
         except FileNotFoundError:
             raise
-        except OSError:  # no hard links here, or no more of this file
+        except OSError:  # hard links are not supported, or the file has its maximum number
             _instead(path, lambda free: shutil.copyfile(source, free))
 
     def _header(self, header: bytes, path: str, tail: Tail) -> None:
-        """A file that is a header alone; of equal ones there is one with several names, for making a file takes
-        far longer than naming it."""
+        """Write a file that is a header alone; equal headers share one file: a link is far faster than a file."""
         if os.path.lexists(path):
-            self._headers.clear()  # one of them is about to become another
+            self._headers.clear()  # a shared header file is about to be replaced
         first = self._headers.get(header)
         if first is not None:
             try:
@@ -141,7 +139,7 @@ class TensorTree:
 
 
 class TreeThread(threading.Thread):
-    """Within a with-block: makes the tree while the program runs, and ends with what it has in hand."""
+    """Thread that builds the tree within a with-block while the program runs, and finishes its current work."""
 
     def __init__(self, tree: TensorTree) -> None:
         super().__init__(daemon=True)
@@ -174,7 +172,7 @@ class TreeThread(threading.Thread):
 
 
 class Tail:
-    """The whole lines that a process's index has got since it was read last."""
+    """Reader of the whole lines that were appended to a process's index since the last read."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -185,7 +183,7 @@ class Tail:
         self._rest = b""
 
     def read(self) -> list[bytes]:
-        """The next lines, perhaps not all; [] where there is nothing new."""
+        """Return the next lines, perhaps not all; [] if there is nothing new."""
         try:
             with open(self._path, "rb") as file:
                 file.seek(self._offset)
@@ -199,7 +197,7 @@ class Tail:
         return lines or ([b""] if data else [])
 
     def fail(self, why: str) -> None:
-        """Let the index say that not all of the process's tensors are in the tree. Raises OutputError."""
+        """Record in the index that the tree lacks tensors of the process. Raises OutputError."""
         self.failed = True
         try:
             with open(self._path, "ab") as file:
@@ -209,14 +207,14 @@ class Tail:
 
 
 def _names_a_file(line: Line) -> bool:
-    """Whether a line names a file, and is what the hooks write."""
+    """Return whether a line names a file in the form that the hooks write."""
     if not _FILE.fullmatch(str(line.get("file"))):
         return False
     return bool(_STORED.fullmatch(str(line.get("stored", f"0/{VALUES}/0.bin"))))
 
 
 def _instead(path: str, make: Any) -> None:
-    """Let ``make`` make a file at ``path``, or beside it to be put in the place of the one that is there."""
+    """Let ``make`` create a file at ``path``; if one exists, create it beside and replace the old one."""
     try:
         make(path)
     except FileExistsError:
@@ -225,5 +223,5 @@ def _instead(path: str, make: Any) -> None:
             os.unlink(free)
         make(free)
         os.replace(free, path)
-        if os.path.lexists(free):  # both were the same file
+        if os.path.lexists(free):  # os.replace does nothing if both names are the same file
             os.unlink(free)

@@ -137,8 +137,8 @@ def test_nothing_captured_is_said_and_the_status_is_not_zero(tmp_path, infer):
     assert sgsdump("exec", "--", "python", "-c", "raise SystemExit(7)", cwd=tmp_path).returncode == 7
     done = sgsdump("exec", "-er", "7,9", "-ids", "3_1", "--", "python", infer, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.splitlines()[-1].endswith(
-        "nothing was dumped; the selection was steps 7 to 9 (counted from 0; -er), operators 3_1 (-ids); the program ran "
-        "3 steps from 0 to 2"
+        "nothing was dumped; the selection was steps 7 to 9 (counted from 0; -er), operators 3_1 (-ids); "
+        "the program ran 3 steps from 0 to 2"
     )
     done = sgsdump("exec", "-opname", "sotfmax", "--", "python", infer, cwd=tmp_path)
     assert done.returncode == 2

@@ -1,7 +1,6 @@
-"""``control.json`` in the dump's root, a ``DumpControl`` in plain JSON (``Control``), and by it whether a step or an
-operator is dumped (``Selection``).
+"""Reader of ``control.json``, a ``DumpControl`` as plain JSON, and the decision whether a step or operator is dumped.
 
-Whenever the file is replaced the new one counts, within a second.
+``Control`` reads the file and reads it again within a second of a change; ``Selection`` decides.
 """
 
 import json
@@ -13,7 +12,7 @@ RELOAD_SECONDS = 1.0
 SIDES = ("in", "out")
 MOST_NAMES = 5000
 
-# Until a control.json was read.
+# Values until a control.json was read.
 NOTHING = {
     **{"enabled": False, "content": "structure", "children": True, "mode": "all", "when": "both"},
     **{"layout": "files", "module": ""},
@@ -22,10 +21,11 @@ NOTHING = {
 
 
 class Control:
-    """stopped  why nothing is dumped any more, or from the beginning; "" as ever.
-    matched  the names, beginnings and patterns that named an operator so far.
-    now      the DumpControl in force, a dict, as ``fields`` knew it last; ``choice``: its ``Choice``; ``moments``: when
-             inputs ("in") and outputs ("out") are dumped, of "before", "after".
+    """State of the dump's control.
+
+    stopped  reason why nothing is dumped, or is not dumped any more; "" otherwise.
+    matched  names, beginnings and patterns that have selected an operator so far.
+    now      latest DumpControl, a dict; ``choice``: its ``Choice``; ``moments``: "before", "after" for "in" and "out".
     """
 
     def __init__(self, path):
@@ -38,7 +38,7 @@ class Control:
         self._read()
 
     def fields(self):
-        """The DumpControl in force, a dict."""
+        """Return the current DumpControl, a dict."""
         if time.monotonic() - self._looked >= RELOAD_SECONDS:
             self._read()
         return self.now
@@ -72,7 +72,7 @@ def _moments(fields, side):
 
 
 class Choice:
-    """Whether an operator is among those that a control names; what named one goes into ``matched``."""
+    """Test whether a control selects an operator; adds what selected it to ``matched``."""
 
     def __init__(self, fields, matched):
         self.named = bool(fields["names"] or fields["prefixes"] or fields["patterns"] or fields["models"])
@@ -104,7 +104,7 @@ class Choice:
         return bool(matched)
 
     def _matches(self, name, kind, model):
-        """The names, beginnings and patterns that name an operator; ``kind`` is its type in lower case."""
+        """Return the names, beginnings and patterns that select an operator; ``kind`` is its type in lower case."""
         matched = [name] if name in self._names else []
         for among, names in self._models:
             if among in ("", model) and (not names or name in names):
@@ -115,12 +115,12 @@ class Choice:
 
 
 def is_below(module, path):
-    """Whether a module, ``root.layers.1.fc``, is that of the path ``layers.1``, or in it."""
+    """Return whether a module, ``root.layers.1.fc``, is at the path ``layers.1`` or inside it."""
     return (module.partition(".")[2] + ".").startswith(path + ".")
 
 
 class Selection:
-    """Of a process of this ``rank``, by what ``control`` (``sgsdump_control``) says at the time."""
+    """Decisions for a process of this ``rank``, by the current ``control``."""
 
     def __init__(self, control, rank):
         self._control = control
@@ -129,9 +129,9 @@ class Selection:
         self._types: set = set()
 
     def move(self, rank):
-        """The process is of this rank."""
+        """Set the rank of the process."""
         self._rank = rank
-        self._last: tuple = (None, None, False)  # the control, a step, and whether it is dumped
+        self._last: tuple = (None, None, False)  # control, step, decision
 
     def step(self, step):
         control = self._control.fields()
@@ -165,11 +165,11 @@ class Selection:
         return dumped
 
     def moments(self, side):
-        """When inputs ("in") or outputs ("out") are dumped: of "before", "after"; as of the operator asked for last."""
+        """Return the moments, "before" and "after", at which "in" or "out" is dumped, as of the last operator."""
         return self._control.moments[side]
 
     def met(self):
-        """Where operators are named: the names and types that ran, and what of the control matched one."""
+        """Return names and types that ran, and what selected an operator; {} if nothing selects operators."""
         if not self._control.choice.named:
             return {}
         met = {"names": self._names, "types": self._types, "matched": self._control.matched}

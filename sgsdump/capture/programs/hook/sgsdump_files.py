@@ -1,9 +1,9 @@
-"""The files of one process below ``processes/{pid}``, as long as the disk has room and the dump may grow (``Files``);
-and which values have one already (``Store``).
+"""Files of one process below ``processes/{pid}``, within the limits of disk and dump; reuse of stored values.
 
-The values of a tensor are written once, in one go, from where they lie in memory: ``values/{number}.bin``. Such a file
-is whole where a line of the index names it. The others (models, feeds) are written beside their name and renamed.
-With ``links`` other than "none" values that are equal to earlier ones share their file.
+``Files`` writes, ``Store`` knows which values have a file. A tensor's values are written once, at once, from where they
+lie in memory: ``values/{number}.bin``. When a line of the index names such a file, the file is complete. Other files
+(models, feeds) are written beside their name and renamed. With ``links`` other than "none", values equal to earlier
+ones share their file.
 """
 
 import errno
@@ -19,21 +19,23 @@ COPIED_AT_ONCE = 1 << 30
 VALUES = "values"
 MOST_FOLDERS = 10000
 MOST_DIGESTS = 50000
-BLOCK = 4096  # bytes that a file takes on the disk, or several of these
-AT_ONCE = 1 << 20  # bytes of room that are asked for at once
-BINARY = getattr(os, "O_BINARY", 0)  # without it Windows writes b"\n" as b"\r\n"
+BLOCK = 4096  # unit of disk space, in bytes
+AT_ONCE = 1 << 20  # bytes of disk space that are reserved at once
+BINARY = getattr(os, "O_BINARY", 0)  # without O_BINARY, Windows writes b"\n" as b"\r\n"
 
 
 class Full(Exception):
-    """The disk is, or the dump; its text says which."""
+    """Error: the disk or the dump is full; the text says which."""
 
 
 def in_blocks(size):
-    """The bytes that so many take on the disk."""
+    """Return the bytes on disk for a file of ``size`` bytes."""
     return -(-size // BLOCK) * BLOCK
 
 
 class Files:
+    """Files of one process."""
+
     def __init__(self, root, pid):
         self._root = root
         self._pid = pid
@@ -43,7 +45,7 @@ class Files:
         self._lock = threading.Lock()
 
     def store(self, fields, header, payload):
-        """Write values; returns their file's path below ``processes/``. Raises Full, OSError."""
+        """Write values; return the file's path below ``processes/``. Raises Full, OSError."""
         self.take_room(fields, in_blocks(len(header) + payload.nbytes))
         number = -1
         while number < 0:
@@ -51,7 +53,7 @@ class Files:
             path = self._path(f"processes/{name}")
             try:
                 number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o640)
-            except FileExistsError:  # of an earlier process that had this number
+            except FileExistsError:  # a file of an earlier process with this number
                 continue
         try:
             _write(number, header, payload)
@@ -63,7 +65,7 @@ class Files:
         return name
 
     def write(self, fields, name, chunks, copied=None):
-        """Write a file whole, the file ``copied`` after the chunks. Raises Full, OSError."""
+        """Write a file whole: the chunks, then the content of ``copied``. Raises Full, OSError."""
         size = sum(memoryview(chunk).nbytes for chunk in chunks) + (os.fstat(copied.fileno()).st_size if copied else 0)
         self.take_room(fields, in_blocks(size))
         target = self._path(f"processes/{self._pid}/{name}")
@@ -93,7 +95,7 @@ class Files:
         return path
 
     def take_room(self, fields, size):
-        """Count bytes that the disk is about to lose. Raises Full where it, or the dump, has no room for them."""
+        """Count bytes that will be written. Raises Full if the disk or the dump has no room for them."""
         with self._lock:
             if size <= self._room:
                 self._room -= size
@@ -105,11 +107,11 @@ class Files:
             if most and not self._spend(granted - self._room, most):
                 granted = size
                 if not self._spend(granted - self._room, most):
-                    raise Full(f"the dump has reached its {most} bytes (--max-size); nothing more is dumped")
+                    raise Full(f"the dump has reached {most} bytes (--max-size); nothing more is dumped")
             self._room = granted - size
 
     def _spend(self, size, most):
-        """Count bytes for all processes of the dump together; for this one alone where no file can be locked."""
+        """Count bytes of all processes together; of this process alone if files cannot be locked."""
         try:
             import fcntl
         except ImportError:  # Windows
@@ -131,7 +133,7 @@ class Files:
 
 
 def _free(folder):
-    """The bytes that the folder's disk has room for."""
+    """Return the free bytes on the folder's disk."""
     import shutil
 
     return shutil.disk_usage(folder).free
@@ -148,7 +150,7 @@ def _write(number, *chunks):
 
 
 def _copied(source, target):
-    """Copy a piece of a file, within the kernel where it can; returns the number of bytes, 0 at its end."""
+    """Copy a piece of a file, within the kernel if possible; return the number of bytes, 0 at its end."""
     if hasattr(os, "copy_file_range"):
         try:
             return os.copy_file_range(source, target, COPIED_AT_ONCE)
@@ -161,24 +163,26 @@ def _copied(source, target):
 
 
 class Store:
-    """``stop(why)`` is called when nothing more can be stored."""
+    """Values that have a file; ``stop(why)`` is called if no more can be stored."""
 
     def __init__(self, stop):
         self._stop = stop
         self._by_digest = OrderedDict()
 
     def begin(self, files):
-        """Use the files of this process; once more in one that was forked, which knows what the first has stored."""
+        """Use the files of this process; called again in a forked process, which keeps the knowledge of its parent."""
         self._files = files
         self._lock = threading.Lock()
 
     def keep(self, control, path, values, data, round=None):
-        """Give values a file, whose first place in the tree is ``path``, or a place in those of a ``round``. Returns
-        None, or why they have none: "" where that is reported already."""
+        """Store values in a file, first used at ``path`` in the tree, or in a ``round``.
+
+        Return None, or the reason why they are not stored: "" if it is reported already.
+        """
         try:
             data = data() if callable(data) else data
             if data is None:
-                return "its values cannot be had"
+                return "its values are not available"
             payload = memoryview(data)
             if round is not None:
                 values.stored = round.store(payload.cast("B") if payload.nbytes else memoryview(b""))
@@ -213,7 +217,7 @@ class Store:
 
 
 def _digest(header, payload):
-    import hashlib  # not before it is needed: with it comes the whole of OpenSSL
+    import hashlib  # imported late: it loads OpenSSL
 
     state = hashlib.blake2b(header, digest_size=16)
     state.update(payload)

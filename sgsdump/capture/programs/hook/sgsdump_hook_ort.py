@@ -1,20 +1,20 @@
-"""Keeps a program's feeds to onnxruntime and its results; the parent computes the tensors between afterwards.
+"""Hook of onnxruntime: keeps a program's models, feeds and results; the parent computes the inner tensors afterwards.
 
-The methods of ``InferenceSession`` and ``IOBinding`` are patched in place: the program's classes, sessions and
-results stay what they are. Neither onnx nor more of numpy than arrays have is needed. Below the process's folder::
+Methods of ``InferenceSession`` and ``IOBinding`` are patched in place: the program's classes, sessions and results are
+unchanged. The hook needs no onnx, and of numpy only arrays. Files below the process's folder::
 
     onnxruntime/{session}/model.onnx, …           the model as it was loaded, with its external data
-    onnxruntime/{session}/{step}_in0.raw, …       and out0: elements in C order, little-endian, as they lay in memory
+    onnxruntime/{session}/{step}_in0.raw, …       and out0: elements in C order, little-endian, as in memory
 
-In the index, files with their path below the dump's root::
+Lines of the index, with file paths below the dump's root::
 
     {"event": "ort_model", "session": 0, "name": "net/0", "path": …, "file": …, "options": {…}, "device", "rank",
         "why": no file, "seen": [bytes, nanoseconds] of the program's file, "linked": it is that file, "changed": since}
     {"event": "ort_run", "session": 0, "step": 0, "thread": 0, "feeds": [{"name", "dtype", "shape", "file" or "why"}]}
     {"event": "ort_end", "session": 0, "step": 0, "outputs": [the same] or "failed": the error}
 
-A step is a run of one session, from 0. Not seen: what C++ code runs, the binding's own class
-(``onnxruntime.capi._pybind_state.InferenceSession``), weights that only ``add_external_initializers`` knows.
+A step is a run of one session, from 0. Not captured: runs by C++ code, the binding's own class
+(``onnxruntime.capi._pybind_state.InferenceSession``), and weights that are only in ``add_external_initializers``.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ from sgsdump_records import folder_name
 
 NOT_SEEN = ("run_async", "run_with_ortvaluevector")
 MARK = "_sgsdump_capture"
-# The numbers of the threads that ran a session.
+# Numbers of the threads that ran a session.
 _threads: dict = {}
 FOLDER_ENTRY = "session.model_external_initializers_file_folder_path"
 # Configuration entries of a session that change what it computes.
@@ -50,7 +50,7 @@ ENTRIES = (
     "mlas.enable_gemm_fastmath_arm64_bfloat16",
     "mlas.use_lut_gemm",
 )
-# numpy's names for onnxruntime's words of element types, where they differ
+# onnxruntime's names of element types -> numpy's, if they differ.
 WORDS = {
     **{"float": "float32", "double": "float64", "float8e8m0": "float8_e8m0fnu", "float4e2m1": "float4_e2m1fn"},
     **{"float8e4m3fn": "float8_e4m3fn", "float8e4m3fnuz": "float8_e4m3fnuz"},
@@ -83,7 +83,7 @@ def install(onnxruntime, session):
 
 
 def _patch(kind, name, around):
-    """Let ``around(original, self, …)`` stand for a method, in the class that has it."""
+    """Replace a method by ``around(original, self, …)``, in the class that defines it."""
     for owner in kind.__mro__:
         original = owner.__dict__.get(name)
         if original is not None and owner is not object:
@@ -106,9 +106,9 @@ def after_fork():
 class Capture:
     """A session of the program.
 
-    number   of the session in its process; name: the model's, and which session of that name it is, ``net/0``.
-    kept     the file that holds the model and the folder of its external data, below the dump's root; None so far.
-    told     the processes (after a fork there are more) whose index has the model.
+    number   number of the session in its process; name: the model's name and the index of its sessions, ``net/0``.
+    kept     preserved files of the model, or None so far.
+    told     processes (more than one after a fork) whose index has the model.
     """
 
     def __init__(self, path):
@@ -125,17 +125,17 @@ class Capture:
 
 
 def _argument(args, kwargs, position, *names):
-    """An argument of the program's call, None where it left it out."""
+    """Return an argument of the program's call, or None if it was omitted."""
     if len(args) > position:
         return args[position]
     return next((kwargs[name] for name in names if name in kwargs), None)
 
 
 def load(session, original, self, *args, **kwargs):
-    """``InferenceSession.__init__``."""
+    """Wrap ``InferenceSession.__init__``."""
     source = _argument(args, kwargs, 0, "path_or_bytes")
     capture = Capture(os.path.abspath(os.fspath(source)) if isinstance(source, (str, os.PathLike)) else None)
-    # The program may delete or overwrite the file as soon as it is loaded.
+    # Preserve the file during loading: the program may delete or overwrite it directly afterwards.
     keeping = threading.Thread(target=_keep, args=(session, capture), daemon=True)
     if capture.path is not None:
         keeping.start()
@@ -167,7 +167,7 @@ def _named(self, path):
 
 
 def _dumps(session):
-    """Whether this process is to be dumped at all, at whatever step."""
+    """Return whether this process dumps at all, in any step."""
     control = session.control
     if not control["enabled"] or session.stopped:
         return False
@@ -175,7 +175,7 @@ def _dumps(session):
 
 
 def _tell(session, capture, self):
-    """The model's line, once in each process."""
+    """Write the model's line, once per process."""
     with _lock:
         if session.pid in capture.told:
             return
@@ -216,13 +216,13 @@ def _entries(options):
     for key in (*ENTRIES, FOLDER_ENTRY):
         try:
             entries[key] = options.get_session_config_entry(key)
-        except Exception:  # noqa: PERF203 - it was not set
+        except Exception:  # noqa: PERF203 - the entry is not set
             continue
     return entries
 
 
 def run(session, original, self, *args, **kwargs):
-    """``run`` and ``run_with_ort_values``."""
+    """Wrap ``run`` and ``run_with_ort_values``."""
     feeds = _argument(args, kwargs, 1, "input_feed", "input_dict_ort_values")
     capture, step = _step(session, self)
     if step is None or not hasattr(feeds, "items"):
@@ -235,7 +235,7 @@ def run(session, original, self, *args, **kwargs):
 
 
 def run_bound(session, original, self, *args, **kwargs):
-    """``run_with_iobinding``."""
+    """Wrap ``run_with_iobinding``."""
     binding = _argument(args, kwargs, 0, "iobinding")
     capture, step = _step(session, self)
     if step is None or not hasattr(binding, "get_outputs"):
@@ -262,7 +262,7 @@ def bind(side, original, self, name, *args, **kwargs):
     values = (*args, *kwargs.values())
     value: Any = values[0] if len(values) == 1 else (args, kwargs)
     if hasattr(value, "flags") and not value.flags.c_contiguous:
-        value = value.copy()  # onnxruntime has taken its own copy by now
+        value = value.copy()  # onnxruntime has its own copy of such an array
     self.__dict__.setdefault(MARK, {}).setdefault(side, {})[name] = value
     return result
 
@@ -286,7 +286,7 @@ def _wants(session, capture, step):
 
 
 def _step(session, self):
-    """The session's capture and the number of the run that begins; None for both where it is not dumped."""
+    """Return the session's capture and the number of the run; None for both if the run is not dumped."""
     capture = self.__dict__.get(MARK)
     if capture is not None:
         step = next(capture.steps)
@@ -305,7 +305,7 @@ def _ran(session, capture, step, original, self, *args, **kwargs):
 
 
 def _begin(session, capture, step, self, feeds):
-    """Write the feeds before the run: they are there even if it fails or is killed."""
+    """Write the feeds before the run, so that they exist even if it fails or is killed."""
     try:
         _tell(session, capture, self)
         fed = [(name, _as_fed(self, name, value)) for name, value in feeds.items()]
@@ -325,7 +325,7 @@ def _end(session, capture, step, results):
 
 
 def _saved(session, capture, step, stem, name, value):
-    """Write a value into the session's folder; returns its line."""
+    """Write a value to the session's folder; return its line."""
     line = {"name": name}
     try:
         dtype, shape, data = _data(value)
@@ -337,11 +337,11 @@ def _saved(session, capture, step, stem, name, value):
 
 
 class NotKept(Exception):
-    """A value that is not a tensor of numbers, with the reason."""
+    """Error: the value is not a tensor of numbers; the text is the reason."""
 
 
 def _as_fed(self, name, value):
-    """A list in the element type that the model's input has."""
+    """Convert a list to the element type of the model's input."""
     if not isinstance(value, (list, int, float, bool)):
         return value
     word = next(model_input.type for model_input in self.get_inputs() if model_input.name == name)[len("tensor(") : -1]
@@ -349,7 +349,7 @@ def _as_fed(self, name, value):
 
 
 def _data(value):
-    """Element type, shape and elements of a value, whichever way it was given."""
+    """Return element type, shape and elements of a value of any form."""
     if isinstance(value, tuple):
         return _pointed(*value)
     if hasattr(value, "data_type") and hasattr(value, "is_tensor"):
@@ -384,7 +384,7 @@ def _of_ort_value(value):
 
 
 def _pointed(args, kwargs):
-    """Memory that a program binds by its address: of ``bind_input(name, device, number, type, shape, address)``."""
+    """Return the memory that a program binds by address: ``bind_input(name, device, number, type, shape, address)``."""
     names = ("device_type", "device_id", "element_type", "shape", "buffer_ptr")
     bound = dict(zip(names, args), **kwargs)
     if bound["device_type"].lower() != "cpu":
@@ -393,7 +393,7 @@ def _pointed(args, kwargs):
     try:
         dtype = numpy.dtype(bound["element_type"])
     except TypeError:
-        raise NotKept("bound by its address with a type that numpy has not") from None
+        raise NotKept("bound by its address with a type that numpy lacks") from None
     shape = [int(size) for size in bound["shape"]]
     size = dtype.itemsize
     for length in shape:

@@ -1,7 +1,7 @@
-"""A program's model file and its external data, kept for later: the program may delete or overwrite them.
+"""Preservation of a program's model file and its external data: the program may delete or overwrite them.
 
-A file of up to 64 MiB is copied; a larger one becomes a hard link, which costs nothing and outlives deletion, but not
-overwriting: its size and time tell whether that happened. Where there can be no link it is copied too.
+A file of up to 64 MiB is copied. A larger one becomes a hard link, which costs nothing and survives deletion but not
+overwriting; its size and time show whether it was overwritten. If links are impossible, it is copied too.
 
 Of ONNX's protobuf only the places of external data are read: ModelProto.graph (7), GraphProto.initializer (5) and
 .node (1), NodeProto.attribute (5), AttributeProto.t (5), TensorProto.external_data (13), whose StringStringEntryProto
@@ -13,13 +13,15 @@ import os
 
 COPIED = 64 << 20
 LOCATION = b"location"
-# The fields that lead from the model to the external data of a weight or of a constant.
+# Field numbers from the model to the external data of a weight and of a constant.
 PATHS = ((7, 5, 13), (7, 1, 5, 5, 13))
 
 
 class Kept:
-    """file     the model's, below the dump's root; None where it could not be kept, then ``why``.
-    linked   it is the program's own file yet; ``changed``: that has been written since.
+    """A preserved model file.
+
+    file     path below the dump's root; None with the reason ``why``.
+    linked   True if it is still the program's own file; ``changed``: the file has been written since.
     """
 
     def __init__(self, file, why="", linked=False, loaded_as=None, changed=False):
@@ -27,14 +29,17 @@ class Kept:
 
 
 def write(session, data, folder, beside):
-    """A model given as bytes, whose external data are in ``beside``."""
+    """Write a model given as bytes, whose external data are in ``beside``."""
     file = session.write(f"{folder}/model.onnx", data)
     _keep_data(session, _locations(data), beside, folder)
     return Kept(file, "" if file else session.stopped)
 
 
 def keep(session, path, folder, dumped, before=None):
-    """A model's file; ``dumped``: it is going to be read, not only perhaps. ``before`` is what was kept at first."""
+    """Preserve a model's file.
+
+    ``dumped``: the file will be read for certain. ``before`` is the result of an earlier call.
+    """
     name = f"{folder}/model{os.path.splitext(path)[1] or '.onnx'}"
     linked = before is not None and before.file is not None
     source = os.path.join(session.root, before.file) if linked else path
@@ -45,7 +50,7 @@ def keep(session, path, folder, dumped, before=None):
     loaded_as = (status.st_size, status.st_mtime_ns)
     changed = before is not None and before.loaded_as not in (None, loaded_as)
     if not dumped:
-        return Kept(_link(session, path, name), "it was not to be dumped when it was loaded", True, loaded_as)
+        return Kept(_link(session, path, name), "the dump was not active when it was loaded", True, loaded_as)
     file = None
     if status.st_size > COPIED:
         file = before.file if linked else _link(session, path, name)
@@ -68,7 +73,7 @@ def _keep_data(session, locations, beside, folder):
 
 
 def _link(session, source, name):
-    """A hard link in the process's folder; its path below the root, None where the file system has none."""
+    """Create a hard link in the process's folder; return its path below the root, None if links are impossible."""
     file = f"processes/{session.pid}/{name}"
     target = os.path.join(session.root, file)
     try:
@@ -81,7 +86,7 @@ def _link(session, source, name):
 
 
 def _locations(data):
-    """The files, relative to the model's folder, that hold external data; none for what is not ONNX."""
+    """Return the files with external data, relative to the model's folder; none for data other than ONNX."""
     locations: set = set()
     try:
         for path in PATHS:
@@ -104,7 +109,7 @@ def _down(data, start, end, path, locations):
 
 
 def _fields(data, at, end):
-    """Number, first byte and end of the length-delimited fields of a message."""
+    """Yield number, first byte and end of a message's length-delimited fields."""
     while at < end:
         tag, at = _varint(data, at)
         kind = tag & 7

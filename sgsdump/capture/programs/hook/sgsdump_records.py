@@ -1,22 +1,22 @@
-"""The index's lines of operators and tensors (``Lines``), a file's header.
+"""Lines of the index for operators and tensors (``Lines``), and headers of tensor files.
 
-Everything is said once: what an operator is, in the first line of its number (``place``); what the values of a tensor
-are, where they come first in a step. All other lines have numbers::
+Everything is written once: an operator's facts in the first line of its number (``place``), the facts of a tensor's
+values at their first use in a step. All later lines hold numbers::
 
     {"place": 7, "model": "Net", "id": "3_1", "module": "root.fc", "op": …, "type": …, "folders": […]}
     {"step": 0, "at": 7, "side": "in", "moment": "before", "values": [12, {"value": 13, "dtype": …, "shape": …}, …]}
     {"step": 0, "at": 7, "event": "operator", "param": {…}, "nanoseconds": null}
 
-"unwritten" marks values whose memory nothing has written to yet: they are whatever was there, and are not dumped.
-Values that are described have::
+"unwritten" marks values whose memory nothing has written to yet. Such values are arbitrary and are not dumped. Values
+that are described have::
 
-    "file": null     where there is no file (then perhaps "why"); else its name follows from step, operator and slot
-    "unreadable"     with it, where there are values but they could not be read
-    "stored"         the file below ``processes/`` that has them; without it the file is a header alone
-    "link"           the earlier file that a symbolic link is to lead to;  "same": the one that stands for this one
+    "file": null     if there is no file (perhaps with "why"); else its name follows from step, operator and slot
+    "unreadable"     with "file": null, if values exist but could not be read
+    "stored"         the file below ``processes/`` that holds them; without it the file is a header alone
+    "link"           the earlier file that a symbolic link is to point to;  "same": the file that replaces this one
 
-``sgsdump/dumps/formats/shared/hooked.py`` reads it as a line for each input and output. The parent imports this module
-too, for it writes the files that are a header alone.
+``sgsdump/dumps/formats/shared/hooked.py`` reads this as one line per input and output. The parent imports this module
+too, because it writes the files that are a header alone.
 """
 
 import functools
@@ -29,10 +29,10 @@ from json.encoder import encode_basestring_ascii as quoted
 MOST_NAME = 100
 MOST_PARAMS = 5000
 MOST_IN_LINE = 1000
-FILE_OF_TREE = 8192  # bytes on the disk of a file that is a header alone, and of its folder
+FILE_OF_TREE = 8192  # bytes on disk of a file that is a header alone, with its folder
 INFINITE = float("inf")
 STATISTICS = ("max", "min", "mean", "l2norm")
-# ATB's numbers of element types.
+# ATB's numbers of the element types.
 ATB_TYPES = {
     "float32": 0, "float16": 1, "int8": 2, "int32": 3, "uint8": 4, "int16": 6, "uint16": 7, "uint32": 8,
     "int64": 9, "uint64": 10, "float64": 11, "bool": 12, "complex64": 16, "complex128": 17, "bfloat16": 27,
@@ -44,16 +44,17 @@ encode = json.JSONEncoder(default=str).encode
 
 
 class Operator:
-    """One operator at its place in a network, in whichever step it runs there.
+    """One operator at its place in a network, in every step in which it runs there.
 
-    folders   ``{id}_{name}`` of the layer, of its child …; the operator itself is the last one.
-    op_type   what ``-opname`` looks at, with and without what stands before its first dot (``aten.addmm``); the name
-              of the last folder when it is not given.
-    module    where in the program's network it stands, ``root.layer1.0``.
-    model     the graph's or outermost module's name.
-    source    the program's line that called it first, ``net.py:28``; "" where that is not known.
-    chosen    the ``Choice`` that was asked last whether it is dumped, and its answer.
-    number    what stands for it in the lines of ``index``; None so far.
+    folders   ``{id}_{name}`` of the layer, its child …; the operator itself is last.
+    op_type   type that ``-opname`` matches, with and without the part before its first dot (``aten.addmm``); default:
+    the
+              name in the last folder.
+    module    path in the program's network, ``root.layer1.0``.
+    model     name of the graph or outermost module.
+    source    line of the program that called it first, ``net.py:28``; "" if unknown.
+    chosen    the last ``Choice`` that was asked, and its answer.
+    number    number in the lines of ``index``; None until it has one.
     """
 
     __slots__ = ("_told", "chosen", "folders", "ids", "index", "model", "module", "name", "number", "op_type", "source")
@@ -70,7 +71,7 @@ class Operator:
         self.number = self.index = self._told = None
 
     def line(self):
-        """The line that tells what its number stands for."""
+        """Return the line that declares the operator's number."""
         if self._told is None:
             self._told = self._facts()
         return f'{{"place": {self.number}, {self._told}'
@@ -83,25 +84,23 @@ class Operator:
 
 @functools.lru_cache(maxsize=10000)
 def folder_name(text):
-    """A name as a folder may have it: letters, digits, ``_``, ``-`` and ``.``, at most 100 of them."""
+    """Return a name that is valid for a folder: letters, digits, ``_``, ``-`` and ``.``, at most 100 of them."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", text)[:MOST_NAME]
 
 
 class Values:
-    """The values of a tensor as they are now, of however many inputs and outputs.
+    """Current values of a tensor, shared by any number of inputs and outputs.
 
-    dtype    the type's usual name, ``float32``, ``bfloat16``.
-    number   stands for these values: what reads a tensor and what made it have one number.
-    device   the number of the device that holds them; the process's own without it.
-    weight   where they are a weight's, its name in the program's network, ``root.fc.weight``.
-    stored   the file that has them, below ``processes/``; None until there is one. ``first``: where in the tree they
-             were dumped first.
-    unwritten  nothing has written to their memory yet, or not to all of it.
-    parts    the numbers of the values that were written into their memory before, which they hold parts of.
-    why      why they cannot be had, "" where they can.
-    stats    their statistics in JSON, "" where there are none; beyond: their sum of squares is beyond a double.
-    text     what the session says of them, None where it has to look again; it holds in an ``era`` of the session, and
-             was written in the step ``told``.
+    dtype    usual name of the type, ``float32``, ``bfloat16``.
+    number   number of these values; the writer and all readers of a tensor use the same number.
+    device   number of the device that holds them; default: the process's own.
+    weight   name of the weight in the program's network, ``root.fc.weight``; "" otherwise.
+    stored   file that holds them, below ``processes/``, or None; ``first``: first place in the tree.
+    unwritten  True if nothing has written to their memory, or to part of it.
+    parts    numbers of the values written to their memory before, of which they hold parts.
+    why      reason why they are not available, or "".
+    stats    their statistics as JSON, or ""; beyond: the sum of squares exceeds a double.
+    text     their text in the index, or None; valid in an ``era`` of the session, written in the step ``told``.
     """
 
     __slots__ = (
@@ -125,26 +124,26 @@ class Values:
             self.tell(stats)
 
     def tell(self, stats):
-        """Statistics, {"max":, "min":, "mean":, "l2norm":, …}; None for what has none."""
+        """Set the statistics, {"max":, "min":, "mean":, "l2norm":, …}; None if there are none."""
         self.stats = statistics_text(stats) if stats else ""
         finite = bool(stats) and all(abs(stats.get(name) or 0) < INFINITE for name in ("max", "min"))
         self.beyond = finite and stats.get("l2norm") == INFINITE
         self.text = self.told = None
 
     def belong(self, weight):
-        """They are a weight's of this name; "" for those of none."""
+        """Set the name of the weight that the values belong to; "" for none."""
         if weight != self.weight:
             self.weight = weight
             self.text = self.told = None
 
     def facts(self):
-        """Number, type and shape in JSON, without the brackets."""
+        """Return number, type and shape as JSON, without the brackets."""
         return f'"value": {self.word}, {_described(self.dtype, tuple(self.shape))}'
 
 
 def statistics_text(stats):
-    """In JSON; "" where there is none of the four."""
-    if len(stats) == 4 and stats.get("l2norm", INFINITE) < INFINITE:  # so all four are finite
+    """Return the statistics as JSON; "" if none of the four is present."""
+    if len(stats) == 4 and stats.get("l2norm", INFINITE) < INFINITE:  # a finite norm: all four are finite
         return (
             f'{{"max": {stats["max"]!r}, "min": {stats["min"]!r}, "mean": {stats["mean"]!r}, '
             f'"l2norm": {stats["l2norm"]!r}}}'
@@ -153,7 +152,7 @@ def statistics_text(stats):
 
 
 def figures_text(figures):
-    """As ``statistics_text``, of largest, least, mean and norm in this order."""
+    """Return the same text as ``statistics_text`` from maximum, minimum, mean and norm."""
     most, least, mean, norm = figures
     if norm < INFINITE:
         return f'{{"max": {most!r}, "min": {least!r}, "mean": {mean!r}, "l2norm": {norm!r}}}'
@@ -161,7 +160,7 @@ def figures_text(figures):
 
 
 def is_beyond(figures):
-    """Whether the sum of the squares of finite values is beyond a double."""
+    """Return whether the sum of squares of finite values exceeds a double."""
     most, least, _, norm = figures
     return norm == INFINITE and least > -INFINITE and most < INFINITE
 
@@ -175,7 +174,7 @@ _params: dict = {}
 
 
 def param_text(param):
-    """The arguments of an operator in JSON; most operators have the same ones in every step."""
+    """Return an operator's arguments as JSON; cached, because most operators have the same arguments in every step."""
     try:
         key = marshal.dumps(param, 2)  # tells 1, 1.0 and True apart
     except ValueError:
@@ -189,12 +188,12 @@ def param_text(param):
 
 
 def called_text(text, call):
-    """The text of an operator's arguments, and of what ``Facts.call`` tells of them."""
+    """Return the text of an operator's arguments, extended by that of ``Facts.call``."""
     return f'{text}, "call": {param_text(call)}'
 
 
 class Lines:
-    """By what ``control`` says at the time; values go to ``store``, what the user has to know to ``trouble(text)``."""
+    """Writer of lines under the current ``control``; values go to ``store``, reports to ``trouble(text)``."""
 
     def __init__(self, control, store, device, trouble):
         self._control = control
@@ -203,35 +202,39 @@ class Lines:
         self._trouble = trouble
 
     def begin(self, pid, index, index_of, take_room):
-        """The process's number and its index; once more in one that was forked. ``index_of(step)``: the index that has
-        a step's lines; ``take_room(size)`` counts what files of the tree will take on the disk."""
+        """Set number and index of the process; called again in a forked process.
+
+        ``index_of(step)`` returns the index for a step's lines; ``take_room(size)`` counts disk space of files of the
+        tree.
+        """
         self._pid = pid
         self._index = index
         self._index_of = index_of
         self._take_room = take_room
         self._lock = threading.Lock()
         self._is_beyond_told = False
-        self._era: tuple = (None, None)  # the control and the index that texts were made for
+        self._era: tuple = (None, None)  # control and index for which texts were created
 
     def move(self, device):
-        """The process's own device is another one than was known."""
+        """Set the process's own device, if it was not known before."""
         self._device = device
         self._era = None, None
 
     def era(self):
-        """Stands for the control and the process that texts were made for."""
+        """Return an object that identifies the control and the process for which texts are valid."""
         if self._era[0] is not self._control.now:
             self._era = self._control.now, self._index
         return self._era
 
     def tensor(self, port, values, data=None):
-        """The part of a line that is of one input or output: its number, where it was described in this step
-        already. Its values are stored where they are not yet.
+        """Return one input's or output's part of a line: its number if described in this step, else all facts.
+
+        Values without a file are stored.
 
         port     (step, operator, side, slot, moment).
-
-        data     the elements in C order (bytes, or whatever memoryview takes), or a function that gives them and is
-                 only called when they are written.
+        data     elements in C order (bytes, or any object for memoryview), or a function that returns them; it is
+        called only
+                 if they are written.
         """
         era = self.era()
         if values.unwritten and self._control.now["layout"] == "rounds":
@@ -246,7 +249,7 @@ class Lines:
         return values.text
 
     def tensors(self, step, operator, side, moment, told):
-        """The line of an operator's inputs or outputs, of each what ``tensor`` gave."""
+        """Return the line of an operator's inputs or outputs from the results of ``tensor``."""
         index = self._index_of(step)
         place = "" if operator.index is index else self._place(operator, index)
         number = operator.number
@@ -261,8 +264,10 @@ class Lines:
         )
 
     def operator(self, step, operator, param=None, nanoseconds=None, call=None):
-        """The line of an operator that ran; ``call``: its overload, and the names of the tensors it read. ``param`` may
-        be the text of both."""
+        """Return the line of an operator that ran.
+
+        ``call`` is its overload and the names of the tensors that it read; ``param`` may be the text of both.
+        """
         text = "null" if param is None else param if type(param) is str else param_text(param)
         taken = "null" if nanoseconds is None or not self._control.now.get("timing") else nanoseconds
         text = text if call is None else called_text(text, call)
@@ -275,7 +280,7 @@ class Lines:
         )
 
     def _place(self, operator, index):
-        """Give an operator its number in an index; the text that has to stand before it there."""
+        """Give an operator its number in an index; return the text that must precede its first use there."""
         with self._lock:
             if operator.index is index:
                 return ""
@@ -297,7 +302,7 @@ class Lines:
             stats = values.stats or "null"
             if values.beyond and not self._is_beyond_told:
                 self._is_beyond_told = True
-                self._trouble(f"{operator.name}: the sum of squares of a tensor is beyond a double, its l2norm is inf")
+                self._trouble(f"{operator.name}: the sum of squares of a tensor exceeds a double; its l2norm is inf")
         if content == "structure" or self._control.stopped:
             file = _without("")
         elif values.why:
@@ -323,7 +328,7 @@ class Lines:
         return f'{{{values.facts()}, "stats": {stats}, "device": {device}{named}{file}}}'
 
     def _in_round(self, control, round, values, data):
-        """The text for a payload of a round."""
+        """Return the text for a payload of a round."""
         if values.stored is None:
             why = self._store.keep(control, "", values, data, round)
             if why is not None:
@@ -331,7 +336,7 @@ class Lines:
         return f', "payload": {values.stored}'
 
     def _stored(self, control, path, values, data):
-        """The text for the file of values; ``path`` is where they are in the tree."""
+        """Return the text for the file of values; ``path`` is its place in the tree."""
         if values.stored is None:
             why = self._store.keep(control, path, values, data)
             if why is not None:
@@ -342,17 +347,17 @@ class Lines:
 
 
 def _without(why):
-    """The text for values that have no file."""
+    """Return the text for values without a file."""
     return f', "file": null, "why": {quoted(why)}' if why else ', "file": null'
 
 
 def header_of(dtype, shape, size):
-    """The text before a payload of ``size`` bytes. Raises KeyError for a type that ATB has no number for."""
+    """Return the header of a payload of ``size`` bytes. Raises KeyError for a type without an ATB number."""
     return _header(dtype, shape, size, (), [f"$Object.data=0,{size}"])
 
 
 def header_alone(dtype, shape, stats):
-    """The file of a tensor that is only described, or of which there are statistics only; KeyError as above."""
+    """Return the file of a tensor with description or statistics only. Raises KeyError as ``header_of``."""
     figures = [f"{name}={stats[name]!r}" for name in STATISTICS if stats and stats.get(name) is not None]
     return _header(dtype, shape, 0, figures, ())
 

@@ -1,8 +1,8 @@
-"""The two files of each round of a process, ``rounds/{rank}_{pid}/{step}.round`` and ``.values`` (``Rounds``).
+"""Writer of the two files of each round of a process, ``rounds/{rank}_{pid}/{step}.round`` and ``.values``.
 
-``sgsdump/dumps/formats/rounds/round_file.py`` specifies them. A frame of the index goes to the system as one piece at
-once, and a payload before the frame that names it: whatever ends the process, what the index says is there. A piece
-that does not go out as a whole (the disk is full) is taken back.
+``sgsdump/dumps/formats/rounds/round_file.py`` specifies the files. A frame of the index is handed to the system in one
+piece, and a payload before the frame that names it: whatever ends the process, the index never names missing data. A
+piece that cannot be written completely (full disk) is removed.
 """
 
 import os
@@ -17,12 +17,12 @@ MAGIC, VALUES_MAGIC, VERSION = b"SGSROUND", b"SGSVALUE", 1
 ALIGNED = 64
 MOST_TEXT = 1 << 26
 HEAD, FRAME, PAYLOAD = struct.Struct("<8sII"), struct.Struct("<II"), struct.Struct("<QI")
-# Rounds that run at the same time, in threads; the oldest of more is closed.
+# Maximum number of rounds that run at the same time, in threads; beyond it the oldest is closed.
 MOST_OPEN = 64
 
 
 class Rounds:
-    """The rounds of the process ``pid`` below ``root``. ``stop(why)`` is called when nothing more can be written."""
+    """Rounds of the process ``pid`` below ``root``; ``stop(why)`` is called if no more can be written."""
 
     def __init__(self, root, rank, pid, stop):
         self._root, self._pid = root, pid
@@ -32,12 +32,12 @@ class Rounds:
         self._lock = threading.RLock()
 
     def move(self, rank):
-        """The process is of this rank: where the rounds that begin from now on are."""
+        """Set the rank of the process, which determines the place of later rounds."""
         self._place = "{}_{}".format(rank, self._pid)
         self._folder = os.path.join(self._root, "rounds", self._place)
 
     def of(self, step, files, control):
-        """The round of a step, from its first word to its last."""
+        """Return the round of a step; create it at its first use."""
         found = self._open.get(step)
         if found is None:
             with self._lock:
@@ -50,7 +50,7 @@ class Rounds:
         return found
 
     def end(self, step):
-        """A round came to its end."""
+        """End a round."""
         found = self._open.pop(step, None)
         if found is not None:
             found.end()
@@ -61,11 +61,11 @@ class Rounds:
 
 
 class Round:
-    """``numbers`` are those of its operators.
+    """One round; ``numbers`` counts its operators.
 
-    tensors, files, operators, unwritten   how many inputs and outputs, payloads, operators, and inputs and outputs of
-                memory to which nothing was written.
-    unreadable  of inputs and outputs whose values could not be had: by the reason how many, and the first of them.
+    tensors, files, operators, unwritten   counts of inputs and outputs, payloads, operators, and inputs and outputs in
+                unwritten memory.
+    unreadable  inputs and outputs without readable values, by reason: how many, and the first one.
     """
 
     def __init__(self, step, paths, room, stop):
@@ -77,17 +77,17 @@ class Round:
         self._files, self._control = room
         self._stop = stop
         self._form = 0
-        self._has_gap = False  # lines were lost: what follows them may refer to them
+        self._has_gap = False  # lines were lost, and later lines may refer to them
         self._index = self._values = None
         self._lock = threading.RLock()
 
     def place(self, text):
-        """The line of an operator that comes first in the round."""
+        """Return an operator's first line in the round, and add it to the round's form."""
         self._form = zlib.crc32(text.encode("utf-8"), self._form)
         return text
 
     def say(self, text):
-        """Lines as they are."""
+        """Write lines unchanged."""
         if self._has_gap:
             return
         data = text.encode("utf-8")
@@ -106,7 +106,7 @@ class Round:
             self._failed(".round", error)
 
     def store(self, payload):
-        """Write the elements of a tensor; where they are, [file, offset, size]. Raises Full, OSError."""
+        """Write the elements of a tensor; return their place, [file, offset, size]. Raises Full, OSError."""
         size = payload.nbytes
         head = PAYLOAD.pack(size, zlib.crc32(payload)).ljust(ALIGNED, b"\0")
         with self._lock:
@@ -132,7 +132,7 @@ class Round:
         return {"event": "round", "step": self.step, **counts, **facts}
 
     def end(self):
-        """The last line."""
+        """Write the last line."""
         if self._index is not None:
             self.say(encode(self.summary()) + "\n")
         self.close()
@@ -151,11 +151,11 @@ class Round:
 
 
 class File:
-    """A file that grows by whole pieces, the ``head`` first. Raises Full, OSError."""
+    """A file that grows by whole pieces, starting with ``head``. Raises Full, OSError."""
 
     def __init__(self, path, head, control, files):
         self._files = files
-        self._held = in_blocks(len(head))  # bytes that it takes on the disk, as far as they were counted
+        self._held = in_blocks(len(head))  # bytes on disk that have been counted
         files.take_room(control, self._held)
         folder = os.path.dirname(path)
         if not os.path.isdir(folder):
@@ -170,12 +170,12 @@ class File:
             raise
 
     def add(self, control, *chunks):
-        """Write a piece, or nothing. Raises Full, OSError."""
+        """Write a piece completely or not at all. Raises Full, OSError."""
         is_one = len(chunks) == 1
         size = len(chunks[0]) if is_one else sum(memoryview(chunk).nbytes for chunk in chunks)
         if self.size + size > self._held:
             more = in_blocks(self.size + size - self._held)
-            if not control["max_bytes"]:  # the disk has room for more at once
+            if not control["max_bytes"]:  # without a size limit, reserve more at once
                 more = max(more, AT_ONCE)
             self._files.take_room(control, more)
             self._held += more

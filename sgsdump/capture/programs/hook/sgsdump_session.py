@@ -1,38 +1,39 @@
 """The hooks' side of a dump: ``Session``, one per process. Standard library only, Python 3.8 and later.
 
-The folder named by ``SGSDUMP_CAPTURE`` is the dump's root; the parent put ``control.json`` there. A process writes::
+The folder named by ``SGSDUMP_CAPTURE`` is the dump's root, where the parent has put ``control.json``. A process
+writes::
 
-    {root}/processes/{pid}/index.jsonl     what it dumped, at once; the last line is {"complete": true}
+    {root}/processes/{pid}/index.jsonl     a line for each dumped thing, at once; the last line is {"complete": true}
     {root}/processes/{pid}/values/…        the values of tensors, each once
-    {root}/rounds/{rank}_{pid}/…           instead of these, and of the lines of tensors and operators, where the
-                                           control asks for rounds: two files for each (``sgsdump_rounds.py``)
-    {root}/processes/{pid}/…               what ``write`` is asked for (models, feeds)
+    {root}/rounds/{rank}_{pid}/…           if the control asks for rounds: two files for each round, instead of the
+                                           values and of the lines of tensors and operators (``sgsdump_rounds.py``)
+    {root}/processes/{pid}/…               files of ``write`` (models, feeds)
 
-The tree that users see is made of it by the parent while the program runs (``capture/programs/tensor_tree.py``):
-making folders and links costs the program nothing.
+The parent builds the tree that users see while the program runs (``capture/programs/tensor_tree.py``), so folders and
+links cost the program nothing.
 
-For the hooks::
+Interface for the hooks::
 
-    session = sgsdump_session.session()           None where there is nothing to do
-    session.control                               the DumpControl in force, a dict: look again for each step
+    session = sgsdump_session.session()           None if there is nothing to do
+    session.control                               current DumpControl, a dict: read again at each step
     session.pid, session.rank, session.device     numbers; the device is LOCAL_RANK, else the rank
     session.root, session.out                     folders (text): of the dump, of this process
-    session.trouble(text)                         goes to the user at the program's end; never raise into the program
+    session.trouble(text)                         report to the user at the program's end; never raise into the program
 
-    session.begins(step)                          a step (from 0) begins, whether it is dumped or not
-    session.wants_step(step)                      ask then: whether it is dumped at all
+    session.begins(step)                          a step (from 0) begins, dumped or not
+    session.wants_step(step)                      whether the step is dumped at all
     operator = Operator(("3_Linear", "1_addmm"), op_type="aten.addmm", module="root.fc", model="Net")
-    session.wants(step, operator)                 whether an operator is
-    session.moments("in")                         when inputs (or "out"puts) are dumped: of "before", "after"
+    session.wants(step, operator)                 whether the operator is dumped
+    session.moments("in")                         moments of inputs (or "out"puts): "before", "after"
     told = [session.tensor((step, operator, "in", 0, "before"), Values("float32", shape), data), …]
     lines = [                                     (sgsdump_records.py has all three)
         session.tensors(step, operator, "in", "before", told),
-        session.operator(step, operator, param={…}, nanoseconds=…),     of each operator that ran: for topology and
+        session.operator(step, operator, param={…}, nanoseconds=…),     each operator that ran: for topology and
     ]                                                                   CPU profiling
-    session.say(lines, step)                      writes them
+    session.say(lines, step)                      writes the lines
     session.ends(step)                            the step is over
     session.write("feeds/0.npy", bytes, …)        a file of any other kind in ``out``; returns its path or None
-    session.copy("/a/net.onnx", "net.onnx")       the same, a copy of another file
+    session.copy("/a/net.onnx", "net.onnx")       the same, as a copy of another file
     session.line(event="run", …)                  a line of any other kind
 """
 
@@ -48,7 +49,7 @@ from sgsdump_files import BINARY, Files, Full, Store
 from sgsdump_records import Lines, encode
 from sgsdump_rounds import Rounds
 
-NEXT_PROGRAM = 10_000_000  # more than any process's number
+NEXT_PROGRAM = 10_000_000  # greater than any process number
 RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 
@@ -57,7 +58,7 @@ _looked_for = False
 
 
 def session():
-    """The process's session; None without SGSDUMP_CAPTURE or where that folder has no control.json."""
+    """Return the process's session; None without SGSDUMP_CAPTURE or without control.json in that folder."""
     global _session, _looked_for
     if not _looked_for:
         _looked_for = True
@@ -68,6 +69,8 @@ def session():
 
 
 class Session:
+    """Dump of one process."""
+
     def __init__(self, root):
         self.root = root
         rank, self._told_device = _number_in(RANKS), _number_in(LOCAL_RANKS)
@@ -90,20 +93,20 @@ class Session:
 
     @property
     def content(self):
-        """The content that is dumped of tensors, as of the operator that was asked for last."""
+        """Content that is dumped of tensors, as of the last operator."""
         return self._control.now["content"]
 
     @property
     def stopped(self):
-        """Why nothing is dumped any more, "" as ever."""
+        """Reason why nothing more is dumped, or ""."""
         return self._control.stopped
 
     def begin(self, library, version):
-        """A library that the program imported is hooked."""
+        """Record that a library which the program imported is hooked."""
         self.index.begin(library, version)
 
     def of_rank(self, rank):
-        """The process is of this rank among those that run together, as its library knows."""
+        """Set the rank of the process among those that run together, as the library reports it."""
         if rank == self.rank:
             return
         self.rank = rank
@@ -125,13 +128,15 @@ class Session:
         self.index_of(step).say("".join(lines))
 
     def index_of(self, step):
-        """The index that has the lines of a step: its own, or the process's."""
+        """Return the index for a step's lines: the round's or the process's."""
         control = self._control
         return self.index if control.now["layout"] == "files" else self._rounds.of(step, self._files, control.fields)
 
     def statistics_of(self, step):
-        """The control, what texts were made for (``era``), the index and the device of a step whose rounds get the
-        statistics of inputs before and outputs after, of all devices and without times; None for any other."""
+        """Return control, era, index and device of a step whose round gets statistics only, or None.
+
+        The conditions: inputs before and outputs after, all devices, no times.
+        """
         now, moments = self._control.fields(), [self.moments(side) for side in ("in", "out")]
         if now["layout"] != "rounds" or now["content"] != "stats" or moments != [("before",), ("after",)]:
             return None
@@ -143,40 +148,43 @@ class Session:
         self.index.line(**fields)
 
     def write(self, name, *chunks):
-        """A file in this process's folder, under a relative path; None (and no file) once dumping has stopped."""
+        """Write a file under a relative path in this process's folder.
+
+        Return its path, or None once dumping has stopped.
+        """
         return self._written(name, chunks)
 
     def copy(self, source, name):
-        """A copy of another file in this process's folder; as ``write``. Raises OSError where it cannot be read."""
+        """Copy another file to this process's folder, as ``write``. Raises OSError if it cannot be read."""
         with open(source, "rb") as file:
             return self._written(name, (), file)
 
     def trouble(self, text):
-        """Tell the user when the program has ended; once for one text."""
+        """Report a text to the user after the program has ended; each text once."""
         if text not in self._told and len(self._told) < 100:
             self._told.add(text)
             self.line(event="trouble", text=text[:1000])
 
     def stop(self, why):
-        """Dump nothing more in this process."""
+        """Stop dumping in this process."""
         if not self.stopped:
             self._control.stopped = why
             self.line(event="stop", text=why)
 
     def finish(self):
-        """The index's last line: the process came to its end."""
+        """Write the index's last line: the process ended normally."""
         self._rounds.end_all()
         self.index.complete(self._steps, **self._selection.met())
 
     def close(self):
-        """The dump ends, and the process goes on."""
+        """End the dump while the process continues."""
         self.finish()
         self._control.stopped = self.stopped or "the dump has ended"
         self._end.release()
         self.index.close()
 
     def _begin(self):
-        """Set up the parts that each process has for itself; called again in one that was forked."""
+        """Set up the per-process parts; called again in a forked process."""
         self.pid = _process_number(self.root)
         self.out = os.path.join(self.root, "processes", str(self.pid))
         self.index = Index(self.out, self.rank, self._libraries, self._no_index)
@@ -212,7 +220,7 @@ class Session:
 
 
 def _process_number(root):
-    """The process's number; another where a program had it before: one that executed this, or ended long ago."""
+    """Return the process's number; another one if a program that executed this, or ended long ago, had it."""
     number = os.getpid()
     while os.path.exists(os.path.join(root, "processes", str(number))):
         number += NEXT_PROGRAM
@@ -220,7 +228,7 @@ def _process_number(root):
 
 
 def _number_in(names):
-    """The first of these variables that is a number; None where none is."""
+    """Return the first of these variables that is a number, or None."""
     for name in names:
         if os.environ.get(name, "").isdigit():
             return int(os.environ[name])
@@ -228,9 +236,9 @@ def _number_in(names):
 
 
 class End:
-    """Calls ``finish`` when the process comes to its end, and ``begin`` in each that is forked from it.
+    """Caller of ``finish`` when the process ends, and of ``begin`` in each forked process.
 
-    A process ends by atexit's functions; by ``os._exit``; or, of ``multiprocessing``, by its finalizers alone.
+    A process ends by atexit's functions, by ``os._exit``, or, in ``multiprocessing``, by its finalizers alone.
     """
 
     def __init__(self, begin, finish):
@@ -243,7 +251,7 @@ class End:
             os.register_at_fork(before=self._tell_multiprocessing, after_in_child=self._begun)
 
     def release(self):
-        """Call nothing any more: what was registered with Python stays."""
+        """Stop all calls; the registrations with Python stay."""
         self._begin = self._finish = _nothing
 
     def _begun(self):
@@ -253,7 +261,7 @@ class End:
         self._finish()
 
     def _tell_exit(self):
-        """A program that leaves by ``os._exit`` has come to its end."""
+        """Treat ``os._exit`` as a normal end of the program."""
         leave = os._exit
 
         @functools.wraps(leave)
@@ -264,7 +272,7 @@ class End:
         os._exit = _exit
 
     def _tell_multiprocessing(self):
-        """Its processes may end without atexit, but not without its own finalizers, which each begins without."""
+        """Register finalizers: processes of multiprocessing may end without atexit, and inherit no finalizers."""
         util = sys.modules.get("multiprocessing.util")
         if util is not None and not self._knows_multiprocessing:
             self._knows_multiprocessing = True
@@ -277,8 +285,10 @@ def _nothing():
 
 
 class Index:
-    """A process's ``index.jsonl``: a line for each thing that it dumped, at once; the last is {"complete": true}.
-    ``failed(why)`` is called when nothing more can be written to it. It counts as a round does."""
+    """A process's ``index.jsonl``: a line for each dumped thing, at once; the last is {"complete": true}.
+
+    ``failed(why)`` is called if the index can no longer be written. The counters are those of a round.
+    """
 
     def __init__(self, folder, rank, libraries, failed):
         self.numbers = self.tensors = self.operators = self.unwritten = 0
@@ -291,7 +301,7 @@ class Index:
         self._lock = threading.RLock()
 
     def begin(self, library, version):
-        """A library that the program imported is hooked."""
+        """Record that a library which the program imported is hooked."""
         self._libraries.append((library, version))
         with self._lock:
             if self._number < 0:
@@ -308,7 +318,7 @@ class Index:
         self.say(encode(fields) + "\n")
 
     def complete(self, steps, **met):
-        """The last line: the process came to its end, after so many steps, dumped or not."""
+        """Write the last lines: the process ended normally after this number of steps, dumped or not."""
         if self._number < 0 or self._complete:
             return
         self.line(event="steps", ran=steps)
@@ -318,19 +328,19 @@ class Index:
         self._complete = True
 
     def close(self):
-        """Windows deletes no folder with an open file in it."""
+        """Close the file; Windows does not delete a folder that holds an open file."""
         with self._lock:
             if self._number >= 0:
                 os.close(self._number)
             self._number = -1
 
     def place(self, text):
-        """The line of an operator that comes first, which threads that share the index must not be late with."""
+        """Write an operator's first line at once, before other threads that share the index refer to it."""
         self.say(text)
         return ""
 
     def say(self, text):
-        """Lines as they are."""
+        """Write lines unchanged."""
         try:
             with self._lock:
                 if self._number < 0:

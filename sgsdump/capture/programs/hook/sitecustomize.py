@@ -1,7 +1,8 @@
-"""Loaded by every Python that has this folder on its PYTHONPATH: waits until the program imports torch or onnxruntime.
+"""Entry point of the hooks: every Python with this folder on its PYTHONPATH loads this file.
 
-Only the standard library is imported, and of the program nothing changes until then: this folder leaves ``sys.path``
-again, and a sitecustomize that this one shadows is run as if it had been found first. Python 3.8 and later.
+The file waits until the program imports torch or onnxruntime. It imports the standard library only, and until then
+changes nothing in the program: this folder is removed from ``sys.path``, and a sitecustomize that this one shadows runs
+as if it had been found first. Python 3.8 and later.
 """
 
 import os
@@ -13,7 +14,7 @@ LIBRARIES = {"torch": "sgsdump_hook_torch", "onnxruntime": "sgsdump_hook_ort"}
 
 
 class Waiting:
-    """A finder that finds nothing itself: it adds to what the others find of ``LIBRARIES`` a call of the hook."""
+    """Finder that finds nothing itself; it adds a call of the hook to the loaders of ``LIBRARIES``."""
 
     def __init__(self):
         self.names = set(LIBRARIES)
@@ -56,7 +57,7 @@ class Waiting:
 
 
 def install(name, module):
-    """Hook a library that was imported. Whatever goes wrong, the program goes on without it."""
+    """Install the hook of an imported library. Whatever goes wrong, the program continues without the hook."""
     before = list(sys.path)
     sys.path[:0] = FOLDERS
     session = None
@@ -79,7 +80,7 @@ def install(name, module):
 
 
 def run_shadowed():
-    """Run the sitecustomize that would have been found without this folder, under its own name."""
+    """Run the sitecustomize that Python would have found without this folder, under its own name."""
     this = sys.modules.pop(__name__)
     try:
         __import__(__name__)
@@ -94,7 +95,7 @@ sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or os.getcwd
 if os.environ.get("SGSDUMP_CAPTURE"):
     waiting = Waiting()
     for library in LIBRARIES:
-        if library in sys.modules:  # a .pth file was faster
+        if library in sys.modules:  # a .pth file has imported it already
             waiting.names.discard(library)
             install(library, sys.modules[library])
     sys.meta_path.insert(0, waiting)

@@ -1,12 +1,12 @@
-"""The hook of torch: where steps, modules and torch's own operators begin and end.
+"""Hook of torch: marks where steps, modules and torch's own operators begin and end.
 
-``Module.__call__`` is replaced by one that tells where a module begins and ends. The outermost call of a thread is a
-round, a step of the dump; in a step that is dumped a mode stands around it, which sees every operator below autograd.
-Everywhere else the program runs as it would without the hook: the replacement hands on to what it replaced, and while
-torch compiles or exports it is nothing but that.
+``Module.__call__`` is replaced by a function that marks the begin and end of a module. The outermost call of a thread
+is a round, which is a step of the dump. In a dumped step, a dispatch mode surrounds the call and sees every operator
+below autograd. Otherwise the program runs as without the hook: the replacement only calls the original, also while
+torch compiles or exports.
 
-A compiled program keeps its compiled code (``sgsdump_torch_compiled``); with ``--inside eager`` its operators run one
-by one in a step that is dumped, and compiled in all others. Runs that torch makes by itself (tracing, checking a trace,
+A compiled program keeps its compiled code (``sgsdump_torch_compiled``). With ``--inside eager`` its operators run one
+by one in dumped steps, and compiled in all others. Runs that torch starts itself (tracing, checking a trace,
 recomputing activations in a backward pass) are not steps.
 """
 
@@ -35,31 +35,33 @@ from sgsdump_torch_taking import Running, Taking
 from sgsdump_torch_tensors import plain, tensors_in
 
 COMPILED = (
-    "a program compiled by torch.compile runs operator by operator, as if not compiled, in the steps that are dumped; "
-    "results may differ from those of the compiled program in their last digits"
+    "in dumped steps, a program with torch.compile runs operator by operator, without compilation; "
+    "results may differ from those of the compiled program in the last digits"
 )
 NO_GRAPH = (
-    "torch.compile made no graph of {}: nothing inside it is dumped; with --inside eager its operators are, as if it "
-    "were not compiled"
+    "torch.compile produced no graph of {}: nothing inside it is dumped. Use --inside eager to dump its operators "
+    "without compilation"
 )
 TRAINS = (
-    "the program trains: its backward passes and what its optimiser does are not dumped, only what its modules "
-    "compute; a step shows the weights as they were then"
+    "the program trains: backward passes and optimiser steps are not dumped, only the computations of its modules; "
+    "each step shows the weights of that moment"
 )
-# Modules that torch runs once to quantise a network.
+# Modules that torch runs once, to quantise a network.
 OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
-# torch.jit's functions that run modules; the last is torch.onnx.export's.
+# torch.jit's functions that run modules; torch.onnx.export uses the last one.
 TRACING = ("trace", "trace_module", "_get_trace_graph")
 LOSS = torch.nn.modules.loss._Loss
-# Lines of operators that are not dumped, written at once.
+# Maximum number of waiting lines of operators that are not dumped.
 MOST_WAITING = 200
-# Stands for an operator that is made of others, which are seen instead.
+# Marks an operator that consists of others, which are dumped instead.
 OF_OTHERS = object()
 
 
 def install(torch_module, session):
-    """Hook torch for a process; called once, right after the program's own import of it. Returns a function that takes
-    the hooks off again."""
+    """Install the hooks in a process, once, right after the program's own import of torch.
+
+    Return a function that removes the hooks.
+    """
     steps = Steps(session)
     if session.control.get("seed") is not None:
         start_from(session.control["seed"])
@@ -85,7 +87,7 @@ def install(torch_module, session):
 
 
 class Hook:
-    """A function that stands ``around(original)`` in the place of the original."""
+    """Replacement of a function by ``around(original)``."""
 
     def __init__(self, owner, name, around):
         self._owner, self._name, self._original = owner, name, getattr(owner, name)
@@ -93,13 +95,13 @@ class Hook:
         setattr(owner, name, self._own)
 
     def take_off(self):
-        """Where another has put itself around it since, it stays, and hands on."""
+        """Restore the original; if another replacement surrounds this one, it stays and calls the original."""
         if getattr(self._owner, self._name) is self._own:
             setattr(self._owner, self._name, self._original)
 
 
 def start_from(seed):
-    """Every random generator from one number, and deterministic algorithms wherever torch has them."""
+    """Seed every random generator, and enable torch's deterministic algorithms."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     random.seed(seed)
     if "numpy" in sys.modules:
@@ -112,8 +114,12 @@ def start_from(seed):
 
 
 class Thread(threading.local):
-    """``round`` is the one that runs on this thread; ``inside``: how deep it is in calls that are none to be seen;
-    ``number``: counts the threads that had a round that was dumped."""
+    """State of a thread.
+
+    ``round`` is the round that runs; ``inside`` is the depth of calls that must not be seen; ``number`` counts threads
+    with
+    a dumped round.
+    """
 
     round = None
     inside = 0
@@ -121,37 +127,39 @@ class Thread(threading.local):
 
 
 class Steps:
+    """State of the hook: wrappers of the program's calls, and the rounds that they begin."""
+
     def __init__(self, session):
         self.session = session
         self.taking = Taking(session)
         self.thread = Thread()
         self.numbers = itertools.count()
         self.of_models: dict = {}
-        self.layout = None  # of the network of the last step that was dumped
+        self.layout = None  # layout of the network in the last dumped step
         available = hasattr(torch, "distributed") and torch.distributed.is_available()
         self.distributed = torch.distributed if available else None
         self.facts = {}
-        self.ordinary: dict = {}  # what the compiled kernel knows of operators, by the number of each
-        self.known_operators: list = []  # tables of those met so far; each round has one for itself while it runs
+        self.ordinary: dict = {}  # facts of operators for the compiled kernel, by the id of each
+        self.known_operators: list = []  # tables of known operators; each running round owns one
         self.threads = itertools.count()
         self.environment = Environment()
         self.feed = feed_of(session)
         self.graphs = Graphs(self)
         self.between = Between(self)
         self.compiles = False
-        self.last_root = None  # a weak reference to the network of the last step that was dumped
-        self.first = None  # the first step that was dumped of layers alone
+        self.last_root = None  # weak reference to the network of the last dumped step
+        self.first = None  # first dumped step in which only layers are dumped
 
     def after_fork(self):
         if self.thread.round is not None:
-            self.thread.round.ordinary = None  # it writes to the files of the process that was forked
+            self.thread.round.ordinary = None  # it writes to the files of the parent process
         self.taking.memories.after_fork()
         self.numbers = itertools.count()
 
-    # what stands around the program's calls
+    # Wrappers of the program's calls
 
     def calling(self, original):
-        """``Module.__call__``."""
+        """Wrap ``Module.__call__``."""
         steps, thread, compiling = self, self.thread, torch.compiler.is_compiling
 
         @functools.wraps(original)
@@ -170,18 +178,18 @@ class Steps:
         return __call__
 
     def compiling(self, original):
-        """``torch.compile``: a function that it compiled is called like a module."""
+        """Wrap ``torch.compile``: a function that it compiled is called like a module."""
         steps, thread, compiling = self, self.thread, torch.compiler.is_compiling
 
         @functools.wraps(original)
         def compile(*args, **kwargs):
-            # torch.cond and its like do it for themselves
+            # torch.cond and similar functions call torch.compile themselves.
             own = str(getattr(args[0] if args else None, "__module__", "")).startswith("torch._higher_order_ops")
             if not own:
                 steps.compiles = True
             compiled = original(*args, **kwargs)
             if not (args and args[0] is not None) and kwargs.get("model") is None:
-                return compiled  # a decorator, which calls torch.compile again
+                return compiled  # used as a decorator, which calls torch.compile again
             if isinstance(compiled, (torch.nn.Module, type)) or not callable(compiled):
                 return compiled
 
@@ -202,7 +210,7 @@ class Steps:
         return compile
 
     def aside(self, original):
-        """A call in which torch runs modules for purposes of its own."""
+        """Wrap a call in which torch runs modules for its own purposes."""
         thread = self.thread
 
         @functools.wraps(original)
@@ -217,7 +225,7 @@ class Steps:
         return called
 
     def training(self, original):
-        """``torch.autograd.backward``, which ``Tensor.backward`` calls."""
+        """Wrap ``torch.autograd.backward``, which ``Tensor.backward`` calls."""
 
         @functools.wraps(original)
         def backward(*args, **kwargs):
@@ -228,7 +236,7 @@ class Steps:
         return backward
 
     def resizing(self, original):
-        """``UntypedStorage.resize_``, by which a program frees the memory of weights and gets it back."""
+        """Wrap ``UntypedStorage.resize_``, by which a program frees and restores the memory of weights."""
         thread, taking = self.thread, self.taking
 
         @functools.wraps(original)
@@ -244,7 +252,7 @@ class Steps:
         return resize_
 
     def outermost(self, original, module, name, args, kwargs):
-        """A step, dumped or not."""
+        """Run a step, dumped or not."""
         self.between.end()
         thread = self.thread
         step = next(self.numbers)
@@ -293,14 +301,14 @@ class Steps:
             self.between.begin(step)
 
     def operators_for_a_round(self):
-        """A table of operators that no round of another thread has: each gives them numbers of its own."""
+        """Return a table of operators that no other thread's round uses: operators get numbers per round."""
         try:
             return self.known_operators.pop()
         except IndexError:
             return {}
 
     def is_asked_for(self, root, model):
-        """Whether a network is the one that is to be dumped, or has the module that is."""
+        """Return whether a network is the selected one or contains the selected module."""
         module = self.session.control["module"]
         if not module or module == model or not isinstance(root, torch.nn.Module):
             return not module or module == model
@@ -311,7 +319,7 @@ class Steps:
         return True
 
     def fed_round(self, step, module, args, kwargs):
-        """The arguments of an outermost call; the module is the first of its own."""
+        """Return the arguments of an outermost call, the module first, with the reference's tensors."""
         before = () if module is None else args[:1]
         if self.session.wants_step(step) or self.feed.knows(step):
             args, kwargs = self.fed(step, "", args[len(before) :], kwargs)
@@ -319,7 +327,7 @@ class Steps:
         return args, kwargs
 
     def fed_module(self, round, module, args, kwargs):
-        """Those of a module inside a step, where it is the one that is fed."""
+        """Return the arguments of an inner module, with the reference's tensors if it is the fed one."""
         path = round.network.paths.get(id(module))
         if path != self.feed.module:
             return args, kwargs
@@ -327,7 +335,7 @@ class Steps:
         return self.fed(round.step, f"{path}_{again}" if again else path, args, kwargs)
 
     def fed(self, step, name, args, kwargs):
-        """The reference's tensors in the place of the program's. Where the two do not fit, nothing more is dumped."""
+        """Return the arguments with the reference's tensors. If they do not match, stop the dump."""
         if self.session.stopped:
             return args, kwargs
         try:
@@ -335,15 +343,15 @@ class Steps:
                 return self.feed.calls(step, name, args, kwargs)
         except (Unfit, OSError, RuntimeError) as error:
             self.session.line(event="unfit", text=str(error))
-            self.session.stop(f"the reference does not fit: {error}")
+            self.session.stop(f"the reference does not match the program: {error}")
             return args, kwargs
 
     def keeps_compiled(self):
-        """Whether compiled code is left as it is in the steps that are dumped."""
+        """Return whether dumped steps run the compiled code."""
         return self.graphs.installed and self.session.control.get("inside") != "eager"
 
     def compiled(self, round, name, original, args, kwargs):
-        """What ``torch.compile`` made is called in a step that is dumped."""
+        """Run a compiled function or module in a dumped step."""
         before = round.graphs
         with unseen(round):
             result = original(*args, **kwargs)
@@ -364,13 +372,13 @@ class Steps:
         self.session.say([self.environment.line(round, selection)], round.step)
 
     def look_for_training(self, round):
-        """Gradients on a network's weights come of a backward pass."""
+        """Report training if the network's weights have gradients, which come from a backward pass."""
         if round.network.is_graded():
             self.session.trouble(TRAINS)
         self.last_root = weakref.ref(round.root) if isinstance(round.root, torch.nn.Module) else None
 
     def tell_training(self):
-        """After a backward pass, whether it was one of the network of the last step that was dumped."""
+        """Report training if a backward pass reached the network of the last dumped step."""
         root = self.last_root and self.last_root()
         if root is None:
             return
@@ -380,8 +388,10 @@ class Steps:
 
     @contextlib.contextmanager
     def operator_by_operator(self, compiles):
-        """Let Dynamo, where it is used, leave everything as it was written; else it would never compile again what it
-        saw under a dispatch mode, or compile the hook."""
+        """Let Dynamo run code as written.
+
+        Otherwise Dynamo would never recompile functions that it saw under a dispatch mode, or would compile the hook.
+        """
         if not compiles or not hasattr(torch.compiler, "set_stance"):
             yield
             return
@@ -391,7 +401,7 @@ class Steps:
             yield
 
     def inner(self, round, original, module, args, kwargs):
-        """A module that is called inside a step that is dumped."""
+        """Run a module that is called within a dumped step."""
         if type(module).__name__ == "GuardsFn":
             return original(module, *args, **kwargs)
         called, keeps = module, is_compiled(module) and self.keeps_compiled()
@@ -430,20 +440,22 @@ class Steps:
                 taking.guard(round, taking.after, running, result, (None, None), taken, ())
 
     def is_dumped_inside(self):
-        """Whether what runs in modules may be dumped."""
+        """Return whether operations inside modules may be dumped."""
         control = self.session.control
         return bool(control["children"] or control["ids"])
 
     def is_seen_inside(self, round):
-        """Whether operators in modules are seen where only layers are dumped: those of the first step tell what there
-        is, and after it they are passed over."""
+        """Return whether operators inside modules are recorded if only layers are dumped.
+
+        The first dumped step records which operators exist; later steps skip them.
+        """
         if self.first is None:
             self.first = round.step
         return self.first == round.step
 
     @contextlib.contextmanager
     def names_alone(self, round):
-        """What runs inside is told of, but not dumped: its lines may wait, and the kernel has nothing to tell."""
+        """Record names inside without a dump: lines may wait, and the compiled kernel is off."""
         if round.are_names_alone:
             yield
             return
@@ -464,7 +476,7 @@ class Steps:
             raise
 
     def dispatched(self, round, func, types, args, kwargs):
-        """One of torch's operators."""
+        """Run one of torch's operators."""
         ordinary = round.ordinary
         if ordinary is not None and ordinary.begin(func, types, args, kwargs):
             result = func(*args, **kwargs)
@@ -478,8 +490,8 @@ class Steps:
         taking = self.taking
         if types and not taking.guard(round, _are_plain, types, args, kwargs):
             if any(kind.__name__ == "FakeTensor" for kind in types):
-                return func(*args, **kwargs)  # it has no values, and its own mode below this one runs it
-            return NotImplemented  # what stands for tensors tells by itself what it does with them
+                return func(*args, **kwargs)  # no values; FakeTensor's own mode below this one runs it
+            return NotImplemented  # a subclass that wraps tensors runs operators on them itself
         if facts.skipped:
             result = func(*args, **kwargs)
             if facts.gives:
@@ -502,13 +514,13 @@ class Steps:
         return result
 
     def known(self, func):
-        """The facts of an operator that was not met before."""
+        """Return the facts of an operator at its first use."""
         facts = self.facts.setdefault(func, Facts(func))
         self.ordinary[id(func)] = facts.ordinary()
         return facts
 
     def begin_operator(self, round, facts, args, kwargs):
-        """``Running``; ``OF_OTHERS`` where other operators run in its place; None for one that is not the program's."""
+        """Return ``Running``; ``OF_OTHERS`` if other operators run instead; None if it is not the program's."""
         tensors, key = facts.read(args, kwargs)
         met = round.lookup.met
         inputs = []
@@ -553,7 +565,7 @@ class Steps:
         taking.after(round, running, output, (facts.called(running.key, args, kwargs), None), taken, written)
 
     def end_ordinary(self, round, ordinary, func, args, kwargs, result):
-        """The compiled kernel told of the operator's inputs, and its outputs are unusual."""
+        """Dump the unusual outputs of an operator whose inputs the compiled kernel has written."""
         operator, key = ordinary.running()
         running = Running(operator, (), True)
         running.facts, running.key = self.facts[func], key
@@ -561,11 +573,11 @@ class Steps:
 
 
 def is_compiled(module):
-    """Whether a module is what ``torch.compile`` made of another, or was compiled in place."""
+    """Return whether ``torch.compile`` made a module from another one, or compiled it in place."""
     return transparent(module) is not None or getattr(module, "_compiled_call_impl", None) is not None
 
 
 def _are_plain(round, types, args, kwargs):
-    """Whether the tensors of subclasses that know what operators do with them have memory of their own all the same."""
+    """Return whether tensors of subclasses with own operator handling still have memory of their own."""
     subclasses = {kind for kind in types if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__}
     return not subclasses or all(plain(tensor) for tensor in tensors_in((args, kwargs)) if type(tensor) in subclasses)

@@ -1,15 +1,15 @@
-"""The operators that a program runs outside any module, between two rounds: sampling, masks, bookkeeping (``Between``).
+"""Operators that a program runs outside any module, between two rounds: sampling, masks, bookkeeping (``Between``).
 
-They make the next round's inputs. The index of that round has one line on them, without values::
+They compute the next round's inputs. The index of that round has one line for them, without values::
 
     {"step": 1, "event": "between", "after": 0, "operators": [
         {"type": "aten.div", "source": "net.py:28", "param": {"other": 0.7}, "in": [TENSOR], "out": [TENSOR]}, …]}
 
-TENSOR is ``[dtype, shape, checksum, [max, min, mean, l2norm]]``: equal checksums are equal values; the figures are null
-of an empty tensor, of bool and complex, and both are null of more than ``MOST_ELEMENTS``.
+TENSOR is ``[dtype, shape, checksum, [max, min, mean, l2norm]]``. Equal checksums mean equal values. The statistics are
+null for an empty tensor, bool and complex; both are null for more than ``MOST_ELEMENTS`` elements.
 
-A dispatch mode stands on the main thread from the end of a dumped round to the beginning of the next one, where both
-are asked for, the program computes no gradients, and no other mode stands there. ``MOST_OPERATORS`` are told of.
+A dispatch mode is active on the main thread from the end of a dumped round to the beginning of the next, if both rounds
+are dumped, gradients are off, and no other mode is active. At most ``MOST_OPERATORS`` operators are recorded.
 """
 
 import math
@@ -41,7 +41,7 @@ _modes_on_stack = getattr(torch._C, "_len_torch_dispatch_stack", None)
 
 
 class Between:
-    """``steps`` is the hook's (``sgsdump_hook_torch``)."""
+    """Recorder of operators between rounds; ``steps`` belongs to the hook (``sgsdump_hook_torch``)."""
 
     def __init__(self, steps):
         self._steps = steps
@@ -50,7 +50,7 @@ class Between:
         self._operators: list = []
 
     def begin(self, step):
-        """A dumped round came to its end."""
+        """Begin recording after a dumped round."""
         if _modes_on_stack is None or (self._mode is None and _modes_on_stack()) or torch.is_grad_enabled():
             return
         if threading.current_thread() is not threading.main_thread() or not self._steps.session.wants_step(step + 1):
@@ -61,14 +61,14 @@ class Between:
             self._mode.__enter__()
 
     def end(self):
-        """A round begins, or torch runs modules for itself: the mode is taken off, where none stands above it."""
+        """Remove the mode, unless another one is above it: a round begins, or torch runs modules itself."""
         top = _get_current_dispatch_mode()
         if top is not None and top is self._mode:
             top.__exit__(None, None, None)
             self._mode = None
 
     def line(self, step):
-        """The line of the index for the round that begins; "" where there is none."""
+        """Return the index's line for the round that begins, or ""."""
         if threading.current_thread() is not threading.main_thread():
             return ""
         after, operators = self._after, self._operators
@@ -120,7 +120,7 @@ class _Mode(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls):
-        return False  # as of ``Dispatch``
+        return False  # see ``Dispatch``
 
     def __init__(self, between):
         super().__init__()
@@ -145,5 +145,5 @@ def _facts_of(tensor):
 
 
 def _number(value):
-    """In JSON as it is, but for infinities and NaN, which have no number there."""
+    """Return a value for JSON; infinities and NaN become text."""
     return value if math.isfinite(value) else str(float(value))

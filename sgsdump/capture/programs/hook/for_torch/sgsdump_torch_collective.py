@@ -1,7 +1,7 @@
-"""What other ranks bring (``finish``): a collective returns before its values are there.
+"""Completion of collectives (``finish``): torch returns from a collective before its values have arrived.
 
-All ranks run a collective in the same order, so that waiting for one ends. A message between two ranks need not be
-matched yet when it is posted: what is received counts as unwritten until it shows.
+All ranks run collectives in the same order, so waiting for one always ends. A message between two ranks may be posted
+before its partner: received data count as unwritten until they arrive.
 """
 
 import torch
@@ -16,13 +16,15 @@ NAMESPACES = ("c10d", "_c10d_functional", "_c10d_functional_autograd")
 
 
 def brings(kind):
-    """Whether an operator, ``c10d.allreduce_``, brings values of other ranks."""
+    """Return whether an operator, ``c10d.allreduce_``, receives values of other ranks."""
     return kind.partition(".")[0] in NAMESPACES and kind not in NOTHING_COMES
 
 
 def finish(kind, args, result):
-    """Wait until the values are there. The tensors that they were written to, which the schemas do not tell; and
-    whether they may not be there, nevertheless."""
+    """Wait for the values; return the tensors that were written, and whether they may still be missing.
+
+    The schemas of these operators do not state which tensors they write.
+    """
     if not kind.startswith("c10d."):
         for tensor in tensors_in(result):
             torch.ops._c10d_functional.wait_tensor(tensor)

@@ -1,16 +1,16 @@
-"""Programs that ``torch.compile`` made: their compiled graphs as they ran (``Graphs``).
+"""Compiled graphs of programs with ``torch.compile``, as they run (``Graphs``).
 
-A step that is dumped keeps the program's compiled code. Each graph that a back-end compiled is an operator
-``graph_N`` of type ``compiled.graph``, with its inputs and outputs as they were; beside it stands ``graph_N_eager``, of
-type ``eager.graph``: the same graph run by torch operator by operator, from the same inputs and the same state of the
-random generators. What the two differ by is a line of the index::
+A dumped step keeps the program's compiled code. Each graph that a back-end compiled is an operator ``graph_N`` of type
+``compiled.graph``, with its inputs and outputs. Beside it is ``graph_N_eager``, of type ``eager.graph``: the same graph
+run by torch operator by operator, with the same inputs and the same state of the random generators. Their difference is
+a line of the index::
 
     {"event": "graph", "step": 0, "graph": "graph_0", "backend": "inductor", "module": "root", "operators": 12,
      "output": 0, "dtype": "float32", "relative": 1.5e-07, "differing": 812, "elements": 4096, "line": "net.py:12"}
 
-of the output that is farthest off: ``relative`` is the norm of the difference over that of the eager output (null where
-one is infinite or NaN and the other is not), ``differing`` how many elements are not equal. Python that runs between
-the graphs of a program runs as it would without the hook, and is not dumped.
+The line describes the output that differs most: ``relative`` is the norm of the difference over the norm of the eager
+output (null if one side is infinite or NaN and the other is not), ``differing`` the number of unequal elements. Python
+code between the graphs runs as without the hook, and is not dumped.
 """
 
 import contextlib
@@ -24,14 +24,17 @@ from sgsdump_torch_tensors import plain, tensors_in
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 COMPILED, EAGER = "compiled.graph", "eager.graph"
-# Both stand between a back-end and Dynamo, in every release of torch 2 so far.
+# Both wrap back-ends for Dynamo, in every release of torch 2 so far.
 WRAPPERS = ("_TorchCompileInductorWrapper", "_TorchCompileWrapper")
 SLICE = 1 << 20
 _PROGRAM_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 class Graphs:
-    """``steps`` is the hook's (``sgsdump_hook_torch``); ``installed``: whether this torch lets graphs be seen."""
+    """Dump of compiled graphs.
+
+    ``steps`` belongs to the hook (``sgsdump_hook_torch``); ``installed``: whether this torch makes graphs visible.
+    """
 
     def __init__(self, steps):
         self.steps = steps
@@ -43,12 +46,12 @@ class Graphs:
             wrapper.__call__ = self._compiling(original)
 
     def take_off(self):
-        """Let back-ends be as they were; graphs that they compiled meanwhile stay as they are."""
+        """Restore the back-ends; graphs that they compiled meanwhile stay unchanged."""
         for wrapper, original in self._originals:
             wrapper.__call__ = original
 
     def _compiling(self, original):
-        """A back-end's ``(graph, inputs)``, whose result runs the compiled graph."""
+        """Wrap a back-end's ``(graph, inputs)``, whose result runs the compiled graph."""
         graphs = self
 
         def compiling(wrapper, graph_module, inputs, **kwargs):
@@ -97,7 +100,7 @@ class Graphs:
         self.steps.taking.after(round, running, result, (None, None), None, written)
 
     def _run_eagerly(self, round, graph, before, result):
-        """The graph operator by operator, and how far its outputs are from the compiled one's."""
+        """Run the graph operator by operator, and write how far its outputs differ from the compiled one's."""
         args, state = before
         running = self._begin(round, graph, EAGER, args)
         now = torch.get_rng_state()
@@ -121,7 +124,7 @@ class Graphs:
 
 
 class Graph:
-    """A graph that Dynamo handed to a back-end: a copy that is still as it was when the back-end is done with it."""
+    """A graph that Dynamo passed to a back-end: a copy that the back-end cannot modify."""
 
     def __init__(self, number, backend, module):
         self.name = f"graph_{number}"
@@ -132,8 +135,7 @@ class Graph:
 
 @contextlib.contextmanager
 def unseen(round):
-    """Let what runs inside be unseen. What ``torch.compile`` made runs as it is so: Dynamo compiles nothing under a
-    dispatch mode."""
+    """Hide everything that runs inside, so that compiled code stays compiled: Dynamo compiles nothing under a mode."""
     modes = []
     while isinstance(mode := _get_current_dispatch_mode(), Dispatch):
         mode.__exit__(None, None, None)
@@ -148,7 +150,7 @@ def unseen(round):
 
 
 def _copied(round, args):
-    """The arguments as they are before the graph runs, which may write to all but weights; and the random state."""
+    """Return copies of the arguments, except weights, which the graph does not write; and the random state."""
     copies = [
         arg.detach().clone() if isinstance(arg, torch.Tensor) and not isinstance(arg, torch.nn.Parameter) else arg
         for arg in args
@@ -157,7 +159,7 @@ def _copied(round, args):
 
 
 def _worst(sample, benchmark):
-    """The facts of the output that is farthest from the eager one; None where there is no tensor."""
+    """Return the facts of the output that differs most from the eager one, or None without tensors."""
     found = [
         {"output": slot, "dtype": str(a.dtype).partition(".")[2], **_difference(a.detach(), b.detach())}
         for slot, (a, b) in enumerate(zip(sample, benchmark))
@@ -182,7 +184,7 @@ def _difference(a, b):
 
 
 def _line_of(nodes):
-    """``net.py:28``, the program's line that the first operator comes from; "" where that is not known."""
+    """Return the program's line of the first operator, ``net.py:28``, or ""."""
     for node in nodes:
         lines = _PROGRAM_LINE.findall(node.meta.get("stack_trace") or "")
         if lines:

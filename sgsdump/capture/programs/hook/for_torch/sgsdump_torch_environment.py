@@ -1,13 +1,13 @@
-"""The environment of a round (``Environment``): what the numbers depend on beside the network and its inputs.
+"""The environment of a round (``Environment``): everything besides network and inputs that affects the numbers.
 
-A line of the index, as the round begins::
+A line of the index, written at the round's begin::
 
     {"step": 0, "event": "environment", "selection": {}, "versions": {"python": "3.13.5", "torch": "2.13.0", …},
      "variables": {"OMP_NUM_THREADS": "1", …}, "settings": {"threads": 1, "matmul precision": "highest", …},
      "random": {"seed": 0, "state": "5f0c21a7"}}
 
-``state`` is a checksum of the state of torch's generator. Nothing here may change anything of the program, be it which
-warnings it has shown.
+``state`` is a checksum of the state of torch's generator. This module must not change anything in the program, not even
+which warnings it has shown.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ import zlib
 import torch
 from sgsdump_records import encode
 
-# Beginnings of the variables by which libraries compute in another way.
+# Prefixes of environment variables that change the computations of libraries.
 VARIABLES = (
     *("TORCH", "PYTORCH", "ATEN_", "CUBLAS", "CUDNN", "CUDA_LAUNCH", "NVIDIA_TF32", "OMP_", "GOMP_", "KMP_", "MKL_"),
     *("ONEDNN_", "DNNL_", "OPENBLAS_", "TRITON_", "XLA_", "HIP", "MIOPEN", "ROCBLAS", "NCCL_", "HCCL_", "LCCL_"),
@@ -30,14 +30,14 @@ MOST_VARIABLES, MOST_VERSIONS, MOST_TEXT = 200, 300, 200
 
 
 class Environment:
-    """``versions`` and ``variables`` as they were in the first round; settings that take longer to ask for, too."""
+    """Environment of the rounds; versions, variables and slow settings are read in the first round only."""
 
     def __init__(self):
         self._first = self._last = None
         self._text = ""
 
     def line(self, round, selection):
-        """The line of a round that begins. ``selection``: the module that is dumped alone, and what is fed."""
+        """Return the line of a round that begins; ``selection`` states the selected module and the fed inputs."""
         quick, random = asked(QUICK), asked(RANDOM)
         if self._first is None:
             self._first = encode({"versions": versions(), "variables": variables()})[1:-1], asked(SLOW)
@@ -51,7 +51,7 @@ class Environment:
 
 
 def asked(questions):
-    """The answers, without those that this torch does not have."""
+    """Return the answers, without those that this torch lacks."""
     answers = ((name, _answer(question)) for name, question in questions.items())
     return {name: answer for name, answer in answers if answer is not None}
 
@@ -64,7 +64,7 @@ def _answer(question):
 
 
 def versions():
-    """Of Python and of all packages that are imported and tell theirs."""
+    """Return the versions of Python and of all imported packages that state one."""
     found = {"python": sys.version.split()[0]}
     known = getattr(sys, "stdlib_module_names", ())
     for name, module in list(sys.modules.items()):
@@ -87,7 +87,7 @@ def variables():
 
 
 def _autocast():
-    """Of the processor and the accelerators that torch knows: the type, where it is switched on."""
+    """Return device and type of each active autocast, or "off"."""
     on = [kind for kind in KINDS if torch.is_autocast_enabled(kind)]
     return ", ".join("{} {}".format(kind, torch.get_autocast_dtype(kind)) for kind in on) or "off"
 

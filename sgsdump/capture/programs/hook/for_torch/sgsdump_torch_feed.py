@@ -1,7 +1,8 @@
-"""Puts the recorded inputs of a reference into the program's own calls (``Feed``), as ``feed.json`` in the root says.
+"""Replacement of the inputs of the program's calls by a reference's recorded inputs (``Feed``).
 
-The program's structure of arguments stays; the tensors in it are others, of the same type and shape, so that nothing
-the program holds itself is written to. ``sgsdump/capture/programs/feed.py`` has the file's form.
+``feed.json`` in the dump's root selects the inputs; ``sgsdump/capture/programs/feed.py`` specifies the file. The
+structure of the arguments stays. Its tensors are replaced by new ones of the same type and shape, so that the program's
+own tensors are never written to.
 """
 
 import copy
@@ -16,11 +17,11 @@ DEEPEST = 7
 
 
 class Unfit(Exception):
-    """The program and the reference do not fit; the text says where."""
+    """Error: the program and the reference do not match; the text says where."""
 
 
 def feed_of(session):
-    """The process's ``Feed``; None where nothing is fed."""
+    """Return the process's ``Feed``, or None if nothing is fed."""
     path = os.path.join(session.root, "feed.json")
     if not os.path.isfile(path):
         return None
@@ -30,7 +31,7 @@ def feed_of(session):
 
 
 class Feed:
-    """``module``: the path of the only one that is fed; "" for the outermost."""
+    """Recorded inputs; ``module`` is the path of the only module that is fed, "" for the outermost."""
 
     def __init__(self, document, session):
         self.module = document["module"]
@@ -41,17 +42,17 @@ class Feed:
         return str(step) in self._of_rank()
 
     def calls(self, step, name, args, kwargs):
-        """The arguments of a call with the reference's tensors in them. Raises Unfit."""
+        """Return the arguments of a call with the reference's tensors. Raises Unfit."""
         rounds = self._of_rank()
         if str(step) not in rounds:
-            raise Unfit("the reference has no round {}; it has {}".format(step, _spans(rounds)))
+            raise Unfit("the reference has no round {}; available: {}".format(step, _spans(rounds)))
         fed = rounds[str(step)].get(name)
         if fed is None:
             raise Unfit("the reference has no call {} in round {}".format(name, step))
         where = "round {}{}".format(step, ", " + name if name else "")
         own = [tensor for tensor in tensors_in((args, kwargs) if kwargs else args) if name or plain(tensor)]
         if len(own) != len(fed):
-            raise Unfit("{}: the program gives {} tensors, the reference {}".format(where, len(own), len(fed)))
+            raise Unfit("{}: the program passes {} tensors, the reference {}".format(where, len(own), len(fed)))
         new = [self._tensor(where, slot, tensor, facts) for slot, (tensor, facts) in enumerate(zip(own, fed))]
         places = {id(tensor): other for tensor, other in zip(own, new)}
         return _with(args, places, 0), _with(kwargs, places, 0)
@@ -68,12 +69,12 @@ class Feed:
         both_float = isinstance(dtype, torch.dtype) and dtype.is_floating_point and own.dtype.is_floating_point
         if list(own.shape) != list(facts["shape"]) or not (dtype is own.dtype or both_float):
             raise Unfit(
-                "{}: input {} is {}{} in the program, {}{} in the reference; give the program the same inputs".format(
+                "{}: input {} is {}{} in the program, {}{} in the reference; run the program on the same inputs".format(
                     where, slot, str(own.dtype).rpartition(".")[2], list(own.shape), facts["dtype"], facts["shape"]
                 )
             )
         if dtype is not own.dtype:
-            self._session.trouble("inputs are fed as {}, rounded from the reference's {}".format(own.dtype, dtype))
+            self._session.trouble("inputs are converted to {} from the reference's {}".format(own.dtype, dtype))
         with open(facts["file"], "rb") as file:
             file.seek(facts["offset"])
             data = bytearray(file.read(facts["size"]))
@@ -87,11 +88,11 @@ class Feed:
 
 def _spans(rounds):
     numbers = sorted(map(int, rounds))
-    return "rounds {} to {}".format(numbers[0], numbers[-1]) if len(numbers) > 1 else "round {} alone".format(*numbers)
+    return "rounds {} to {}".format(numbers[0], numbers[-1]) if len(numbers) > 1 else "round {} only".format(*numbers)
 
 
 def _with(value, places, depth):
-    """The same structure, with other tensors."""
+    """Return the same structure with other tensors."""
     if isinstance(value, torch.Tensor):
         return places.get(id(value), value)
     if depth > DEEPEST:
@@ -110,7 +111,7 @@ def _with(value, places, depth):
 
 
 def _changed(value, parts, places, depth):
-    """A copy of a dict or of a dataclass with other tensors in its parts; itself where none of them is fed."""
+    """Return a copy of a dict or dataclass with other tensors, or the object itself if nothing in it is fed."""
     fed = {name: _with(part, places, depth + 1) for name, part in parts.items()}
     if all(fed[name] is parts[name] for name in parts):
         return value

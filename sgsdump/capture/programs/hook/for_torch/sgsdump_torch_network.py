@@ -1,7 +1,7 @@
-"""A network's modules and the memory of its weights (``Network``), by the names that they have as a round begins.
+"""Names of a network's modules and of the memory of its weights (``Network``), as of a round's begin.
 
-A program may change both between its rounds. Whether it has is seen by the objects alone, in a tenth of the time that
-names take (``Layout``).
+A program may change both between rounds. ``Layout`` detects changes from the objects alone, in a tenth of the time that
+naming takes.
 """
 
 import torch
@@ -13,15 +13,17 @@ COMPILED = "_orig_mod"
 
 
 class Network:
-    """``root`` is the outermost module (a compiled function has none); ``last``: the layout of the round before.
+    """Names in a network.
 
-    paths   of each module where it stands, by its number; "" of the outermost one.
-    owners  of the memory of each weight, by its number: (path of the module, name of the weight, shape).
-    layout  for the next round.
+    ``root`` is the outermost module (a compiled function has none); ``last`` the layout of the previous round.
+
+    paths   path of each module, by its id; "" for the outermost one.
+    owners  memory of each weight, by its id: (path of the module, name of the weight, shape).
+    layout  layout for the next round.
     """
 
     def __init__(self, root, last=None):
-        self._kept: list = []  # no other module gets the number of one
+        self._kept: list = []  # keeps modules alive, so that their ids are not reused
         self._weights: list = []
         self.paths: dict = {}
         self.owners: dict = {}
@@ -40,7 +42,7 @@ class Network:
         self.layout = layout
 
     def learn(self, module, path):
-        """A module that stands at this path, and all in it."""
+        """Add a module at this path, and all modules inside."""
         if id(module) in self.paths:
             return
         self._kept.append(module)
@@ -55,19 +57,19 @@ class Network:
                 self.learn(inner, path if word == COMPILED else below(path, word))
 
     def weight(self, storage, tensor):
-        """The name of a weight in the network, ``root.fc.weight``; "" for any other tensor. ``storage``: its number."""
+        """Return the name of a weight, ``root.fc.weight``, or "" for other tensors; ``storage`` is the memory's id."""
         owner = self.owners.get(storage)
         return owner[1] if owner is not None and owner[2] == tensor.shape else ""
 
     def is_graded(self):
-        """Whether a weight has a gradient."""
+        """Return whether a weight has a gradient."""
         return have_gradient(self._weights)
 
 
 class Layout:
-    """Which objects a network is made of, by their numbers; what names it gave them (``know``).
+    """The objects of a network, by their ids, and the names that it gave them (``know``).
 
-    An object that has the number of one that is gone stands in its place, under the same name.
+    An object with the id of a freed one has taken its place, under the same name.
     """
 
     def __init__(self, root):
@@ -107,16 +109,16 @@ class Layout:
         self._memory = self._memory_of(self._plain)
 
     def is_same_as(self, last):
-        """Whether a layout that is known has the same names for the same objects, in the same memory."""
+        """Return whether a known layout has the same names for the same objects, in the same memory."""
         if self._numbers != last._numbers or self._names != last._names or self._kinds != last._kinds:
             return False
         try:
             return self._memory_of(last._plain) == last._memory
-        except (RuntimeError, NotImplementedError):  # a tensor that has none any more
+        except (RuntimeError, NotImplementedError):  # a tensor without memory
             return False
 
     def release(self):
-        """Keep no object alive."""
+        """Drop all references to objects."""
         self.modules, self.weights, self._tensors = [], [], []
 
     def _memory_of(self, indices):

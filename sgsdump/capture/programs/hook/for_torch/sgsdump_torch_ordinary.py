@@ -1,7 +1,7 @@
-"""Ordinary operators are told of by the compiled kernel (``ordinary_of``).
+"""Start of the compiled kernel, which records ordinary operators (``ordinary_of``).
 
-``sgsdump_operators.c`` does for them what ``sgsdump_torch_taking.py`` and ``sgsdump_torch_round.py`` do, on the same
-objects and to the same bytes; whatever is unusual it leaves to these. Where it is not built they do all.
+``sgsdump_operators.c`` does the work of ``sgsdump_torch_taking.py`` and ``sgsdump_torch_round.py`` on the same objects
+and writes the same bytes. Unusual operators are left to these modules, and all operators if the kernel is not built.
 """
 
 import torch
@@ -15,8 +15,10 @@ _KINDS = {dtype: (kind, type_word(dtype)) for dtype, kind in KINDS.items()}
 
 
 def ordinary_of(round, taking, facts):
-    """The kernel's ``Ordinary`` for a round; None where it is not built, or more than statistics is dumped. ``facts``:
-    ``Facts.ordinary`` by the number of each operator."""
+    """Return the kernel's ``Ordinary`` for a round; None if it is not built, or more than statistics is dumped.
+
+    ``facts`` holds ``Facts.ordinary`` by the id of each operator.
+    """
     if not hasattr(kernel, "Ordinary") or _FUNCTION_MODES is None or _TRANSFORMS is None:
         return None
     told = taking.session.statistics_of(round.step)

@@ -1,9 +1,10 @@
-"""One round: a forward of the outermost module, its modules and operators numbered and named as they run; and what
-the schemas of torch's own operators say (``Facts``), which ``Dispatch`` sees below autograd.
+"""One round: a forward of the outermost module, with its modules and operators numbered and named in execution order.
 
-Top-level modules and operators of a round count from 0 in the order in which they start; what runs inside operator 3
-is ``3_0``, ``3_1`` …. A module is called by its path (``layer1.0.conv1``), an operator by the path of the module it
-runs in and its own name (``layer1.0.conv1.convolution``); whatever runs again in a round gets ``_1``, ``_2`` …
+``Facts`` holds what the schemas of torch's operators state; ``Dispatch`` sees the operators below autograd.
+
+Top-level modules and operators of a round are numbered from 0 in the order of their start; operators inside operator 3
+are ``3_0``, ``3_1`` …. A module is named by its path (``layer1.0.conv1``), an operator by the path of its module and
+its own name (``layer1.0.conv1.convolution``). Repeated names in a round get the suffixes ``_1``, ``_2`` …
 """
 
 import re
@@ -21,15 +22,15 @@ from sgsdump_torch_unwritten import GIVING, RESIZING, SCRATCH
 from torch.utils._python_dispatch import TorchDispatchMode
 
 MOST_OPERATORS = 20000
-MOST_TEXTS = 1000  # of one operator's arguments
+MOST_TEXTS = 1000  # cached texts of one operator's arguments
 _OPAQUE = (torch.jit.ScriptModule, torch.fx.GraphModule)
-# They compute nothing: torch makes them in passing.
+# Operators that compute nothing; torch inserts them.
 SKIPPED = {
     *("aten.detach", "aten.alias", "aten.lift", "aten.lift_fresh", "aten.is_same_size", "aten.sym_size"),
     *GIVING,
 }
 SIMPLE = frozenset((bool, int, float, str, type(None)))
-# What stands in the key of arguments by itself.
+# Types that enter the key of arguments unchanged.
 KEYED = SIMPLE | CONSTANTS
 MOST_IN_LIST = 100
 NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
@@ -37,10 +38,11 @@ COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 class Frame:
-    """A module that is running: its path below the outermost one ("" for that), and its ``Operator``, None for that.
+    """A running module: its path below the outermost one ("" for that), and its ``Operator``, None for the outermost.
 
-    asks      its program asks whether tensors are equal; None where that is not known yet.
-    children  how many ran in it so far; opaque: which of its modules an operator is of its calls do not tell.
+    asks      whether its program compares tensors for equality; None if unknown so far.
+    children  number of operators that ran in it so far; opaque: calls do not show which of its modules an operator is
+    in.
     """
 
     __slots__ = ("asks", "children", "module", "nodes", "opaque", "operator", "path")
@@ -56,16 +58,18 @@ class Frame:
 
 
 class Round:
-    """``step`` counts from 0, and so does ``of_model``, of this network alone; ``root`` is the outermost module (a
-    compiled function has none, but a ``model`` name).
+    """A round in progress.
 
-    network    the names of its modules and weights.
-    lookup     finds the records of its tensors; lines: of the index, that are still to be written.
-    ordinary   the compiled kernel, where it tells of ordinary operators (``sgsdump_torch_ordinary.py``); else None.
-    mark       stands for this round, for what outlives it.
-    compiled   how deep it is in calls of what ``torch.compile`` made; graphs: how many compiled graphs ran so far.
-    are_names_alone  what runs now is told of and not dumped.
-    operators  those of earlier rounds, by where they stood; layout: of the network of the round before.
+    ``step`` counts all rounds from 0, ``of_model`` those of this network; ``root`` is the outermost module (a compiled
+    function has none, only a ``model`` name).
+
+    network    names of its modules and weights.
+    lookup     records of its tensors; lines: index lines that are not written yet.
+    ordinary   compiled kernel if it handles ordinary operators (``sgsdump_torch_ordinary.py``); else None.
+    mark       identity of this round, for objects that outlive it.
+    compiled   depth of calls of compiled code; graphs: number of compiled graphs that ran so far.
+    are_names_alone  True while names are recorded without a dump.
+    operators  operators of earlier rounds, by their place; layout: layout of the network in the previous round.
     """
 
     def __init__(self, steps, root, model, operators, layout=None):
@@ -85,7 +89,7 @@ class Round:
         self.operators = operators
 
     def begin_module(self, module):
-        """A module is called: its ``Operator``, whose inner ones come until ``end_module``."""
+        """Return the ``Operator`` of a called module; inner ones follow until ``end_module``."""
         outer = self.frames[-1]
         path = self.network.paths.get(id(module))
         if path is None:
@@ -99,13 +103,13 @@ class Round:
         self.frames.pop()
 
     def begin_operator(self, kind, tensors):
-        """The ``Operator`` of one of torch's own: ``kind`` is its name with namespace, ``aten.addmm``."""
+        """Return the ``Operator`` of a torch operator; ``kind`` is its name with namespace, ``aten.addmm``."""
         frame = self.frames[-1]
         path = self._path_inside(frame, tensors) if frame.opaque else frame.path
         return self._operator(frame, below(path, kind.partition(".")[2]), kind, path)
 
     def begin_graph(self, name, kind):
-        """The ``Operator`` of a compiled graph, in the module that runs."""
+        """Return the ``Operator`` of a compiled graph in the running module."""
         frame = self.frames[-1]
         return self._operator(frame, below(frame.path, name), kind, frame.path)
 
@@ -129,8 +133,10 @@ class Round:
         return Operator((*outer, folder), kind, below(ROOT, path), self.model, name + suffix, line_of_program())
 
     def is_of_optimiser(self, kind):
-        """Whether TorchScript's optimiser runs an operator for itself: it looks for equal constants, in a program that
-        asks for no such thing."""
+        """Return whether TorchScript's optimiser runs an operator itself.
+
+        It searches for equal constants, also in a program that never compares tensors.
+        """
         frame = self.frames[-1]
         if kind != "aten.equal" or not isinstance(frame.module, torch.jit.ScriptModule):
             return False
@@ -140,7 +146,7 @@ class Round:
         return not frame.asks
 
     def _path_inside(self, frame, tensors):
-        """Where an operator of a scripted, traced or FX graph stands: by its node, else by whose weights it reads."""
+        """Return an operator's path in a scripted, traced or FX graph: by its node, else by the weights it reads."""
         if isinstance(frame.module, torch.fx.GraphModule):
             path = _path_of_node(frame)
             if path is not None:
@@ -153,7 +159,7 @@ class Round:
 
 
 def _short(path, outer):
-    """A module's path as its folder has it, in that of the ``outer`` module; of a list's modules with the list's."""
+    """Return a module's path within the ``outer`` module, for its folder; modules of a list keep the list's name."""
     if not outer or not path.startswith(outer + "."):
         return path
     short = path[len(outer) + 1 :]
@@ -161,14 +167,14 @@ def _short(path, outer):
 
 
 def clean(path):
-    """A module's path without what ``torch.compile`` puts into it."""
+    """Return a module's path without the parts that ``torch.compile`` inserts."""
     return ".".join(part for part in path.split(".") if part != COMPILED)
 
 
 def _path_of_node(frame):
-    """The path, in the graph's own network, of the module that the running node comes from; None where that is unknown.
+    """Return the module path, in the graph's own network, of the running node, or None.
 
-    FX keeps a table from the lines of the code it generates to the graph's nodes, for its error messages.
+    For its error messages, FX keeps a table from the lines of its generated code to the graph's nodes.
     """
     graph_module = frame.module
     code = getattr(getattr(type(graph_module), "forward", None), "__code__", None)
@@ -194,13 +200,13 @@ def _path_of_node(frame):
 
 
 class Dispatch(TorchDispatchMode):
-    """Hands every operator to ``dispatched(round, func, types, args, kwargs)``."""
+    """Dispatch mode that passes every operator to ``dispatched(round, func, types, args, kwargs)``."""
 
     supports_higher_order_operators = True
 
     @classmethod
     def _should_skip_dynamo(cls):
-        return False  # it would import Dynamo, which takes seconds
+        return False  # torch's default imports Dynamo, which takes seconds
 
     def __init__(self, dispatched, round):
         super().__init__()
@@ -212,9 +218,9 @@ class Dispatch(TorchDispatchMode):
 
 
 class Facts:
-    """The facts of an operator's schema, looked up once.
+    """Facts of an operator's schema, read once.
 
-    texts  what the index says of its arguments, by ``read``'s key.
+    texts  index texts of its arguments, by the key of ``read``.
     """
 
     def __init__(self, func):
@@ -223,7 +229,7 @@ class Facts:
         self.texts: dict = {}
         self._decomposed: dict = {}
         self.body = None
-        if schema is None:  # torch.cond and its like
+        if schema is None:  # torch.cond and similar
             self.kind, self.skipped = "higher_order.{}".format(getattr(func, "__name__", "operator")), False
             self.arguments, self.defaults, self.out, self.writes = [], {}, set(), []
             self.overload = ""
@@ -253,23 +259,27 @@ class Facts:
         ]
 
     def is_made_of_others(self, inputs):
-        """Whether torch has nothing but other operators for it, on the device of its inputs. Autograd makes these of it
-        before the hook sees it; where there is none (``torch.inference_mode``) nobody has."""
+        """Return whether torch implements an operator only by other operators, on the device of its inputs.
+
+        Autograd splits such an operator before the hook sees it; without autograd (``torch.inference_mode``) nothing
+        does.
+        """
         device = "cpu" if not inputs or inputs[0].is_cpu else inputs[0].device.type
         if device not in self._decomposed:
             self._decomposed[device] = _is_made_of_others(self.func, device)
         return self._decomposed[device]
 
     def by_others(self, args, kwargs):
-        """The operator's result, by others that are seen; autocast is for them as it was for the operator."""
+        """Return the operator's result, computed by visible operators, with autocast as it was for the operator."""
         with torch._C._RestorePythonTLSSnapshot():  # type: ignore[attr-defined]
             return self.func._op_dk(COMPOSITE, *args, **kwargs)
 
     def with_tensors(self, args):
-        """The arguments, each number among them that stands for a tensor a tensor again.
+        """Return the arguments, with tensors restored from numbers.
 
-        TorchScript's optimiser makes tensors of numbers, which a dispatch mode is handed as numbers; some operators
-        take these back, others do not.
+        TorchScript's optimiser turns numbers into tensors, and a dispatch mode receives these as numbers. Some
+        operators accept
+        numbers instead of tensors, others do not.
         """
         count = len(args)
         for index in self.tensors:
@@ -281,8 +291,10 @@ class Facts:
         return tuple(_tensor_of(value) if index in numbers else value for index, value in enumerate(args))
 
     def read(self, args, kwargs):
-        """The tensors that it reads, and a key that is the same for arguments of the same description; None where
-        they are of an unusual kind. The compiled kernel makes the same key."""
+        """Return the tensors that it reads, and a key that is equal for equally described arguments; None if unusual.
+
+        The compiled kernel computes the same key.
+        """
         tensors: list = []
         key: list = []
         for value in args:
@@ -306,8 +318,11 @@ class Facts:
         return tensors, tuple(key)
 
     def ordinary(self):
-        """What the compiled kernel has to know to tell of it: type, name below a module, texts, which arguments are a
-        tensor (a bit each), whether its results are views, and its name; None where it does not tell of it."""
+        """Return the facts that the compiled kernel needs, or None if it cannot handle the operator.
+
+        They are type, name below a module, texts, bit mask of the tensor arguments, whether results are views, and the
+        name.
+        """
         name = self.kind.partition(".")[2]
         unusual = self.skipped or self.body or self.writes or self.out or self.resizes or self.scratch or self.brings
         if unusual or not name or self.kind == "aten.equal" or self.is_made_of_others(()):
@@ -316,7 +331,7 @@ class Facts:
         return self.kind, "." + name, self.texts, tensors, self.is_view, name
 
     def inputs(self, args, kwargs):
-        """The tensors that it reads."""
+        """Return the tensors that it reads."""
         if self.out:
             kwargs = {name: value for name, value in kwargs.items() if name not in self.out}
         return tensors_in((args, kwargs) if kwargs else args)
@@ -328,7 +343,7 @@ class Facts:
         return [tensor for tensor in tensors_in(values) if plain(tensor)]
 
     def called(self, key, args, kwargs):
-        """What the index says of the arguments that are no tensors, and of which argument each tensor is."""
+        """Return the index text of the simple arguments, and of the names of tensor arguments."""
         text = self.texts.get(key) if key is not None else None
         if text is None:
             text = called_text(param_text(self.param(args, kwargs)), self.call(args, kwargs))
@@ -339,8 +354,10 @@ class Facts:
         return text
 
     def param(self, args, kwargs):
-        """The arguments that are not tensors, but for what the schema says of one that is not given: whether that is
-        passed depends on the arguments after it."""
+        """Return the arguments that are not tensors, without those equal to the schema's default.
+
+        Whether torch passes a default depends on the arguments after it.
+        """
         param = {name: value for name, value in zip(self.arguments, args) if type(value) in SIMPLE or is_simple(value)}
         if kwargs:
             param.update((name, value) for name, value in kwargs.items() if is_simple(value))
@@ -348,7 +365,7 @@ class Facts:
         return {name: value for name, value in param.items() if name not in defaults or not same(value, defaults[name])}
 
     def call(self, args, kwargs):
-        """The overload, and of each tensor that it reads which argument it is, ``tensors.1`` in a list."""
+        """Return the overload, and the argument name of each tensor, ``tensors.1`` within a list."""
         names: list = []
         for name, value in zip(self.arguments, args):
             _name_tensors(name, value, names)
@@ -372,17 +389,17 @@ def _name_tensors(name, value, names):
 
 
 def takes_numbers(name):
-    """Whether torch itself takes a Python number for a tensor of this operator."""
+    """Return whether torch itself accepts a Python number as a tensor of this operator."""
     return getattr(torch._C, "_should_allow_numbers_as_tensors", lambda _: False)(name)
 
 
 def _tensors_of(schema):
-    """Where the arguments stand that are one tensor each."""
+    """Return the indices of the arguments that are one tensor each."""
     return tuple(index for index, argument in enumerate(schema.arguments) if str(argument.type) == "Tensor")
 
 
 def _tensor_of(number):
-    """As the dispatcher made it: of 64 bits, on the CPU."""
+    """Return a tensor of a number as the dispatcher makes it: 64 bits, on the CPU."""
     return torch.scalar_tensor(number, dtype=NUMBERS[type(number)])
 
 
@@ -398,7 +415,7 @@ def _is_made_of_others(func, device):
 
 
 def _body_of(func):
-    """A function that does the work of an operator that calls the program's own, whose operators are seen so."""
+    """Return a function that runs an operator that calls the program's functions, so that their operators are seen."""
     name = getattr(func, "__name__", "")
     if name == "cond":
         return lambda pred, yes, no, operands: (yes if pred else no)(*operands)
@@ -413,10 +430,10 @@ def is_simple(value):
 
 
 def is_no_step():
-    """Whether what runs now is torch's own: a trace, or a backward pass that computes activations again."""
+    """Return whether torch itself runs: a trace, or a backward pass that recomputes activations."""
     return torch._C._get_tracing_state() is not None or torch._C._current_graph_task_id() != -1
 
 
 def transparent(module):
-    """The module that ``torch.compile`` made another one of; None for any other."""
+    """Return the module that ``torch.compile`` wrapped into this one, or None."""
     return module._modules.get("_orig_mod") if type(module).__name__ == "OptimizedModule" else None

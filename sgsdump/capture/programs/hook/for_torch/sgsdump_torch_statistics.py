@@ -1,7 +1,7 @@
 """Statistics of a tensor, and a checksum that shows whether its memory has changed.
 
-Both take one pass by the compiled kernel where it was built, the tensor is on the CPU and the type is one it knows;
-torch does the rest.
+Both need one pass of the compiled kernel, if it is built, the tensor is on the CPU and the kernel knows the type.
+Otherwise torch computes them.
 """
 
 import ctypes
@@ -13,24 +13,24 @@ import threading
 import torch
 from sgsdump_torch_tensors import fills_its_memory, in_memory_order
 
-# that of sgsdump_kernel.c
+# Interface version of sgsdump_kernel.c.
 INTERFACE = 3
-# Fewer elements are not worth the threads.
+# Minimum number of elements for which threads are used.
 MANY = 1 << 16
-# So many elements stay in the cache as float64.
+# Number of float64 elements that stay in the cache.
 CHUNK = 1 << 18
 UNSIGNED = [getattr(torch, name) for name in ("uint16", "uint32") if hasattr(torch, name)]
-# Up to so many bytes a tensor is its own checksum.
+# Size in bytes up to which a tensor's bytes are its checksum.
 SMALL = 256
-# torch's checksum sums up so many stretches of memory, each in so many interleaved classes.
+# The checksum by torch sums STRETCHES pieces of memory, each in CLASSES interleaved classes.
 STRETCHES, CLASSES = 8, 64
-# Of a larger tensor so many bytes are looked at, in lines of the processor's cache.
+# A tensor of more than WHOLE bytes is sampled: SAMPLED bytes, in cache lines of LINE bytes.
 WHOLE, SAMPLED, LINE = 1 << 13, 1 << 12, 256
 WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}
 
 
 def _loaded_kernel():
-    """None where it was not built, is switched off, or the program's Python is free-threaded: not of its ABI."""
+    """Return the kernel; None if it is not built, is disabled, or the program's Python is free-threaded (other ABI)."""
     if os.environ.get("SGSDUMP_NO_KERNEL") or "t" in getattr(sys, "abiflags", ""):
         return None
     try:
@@ -41,7 +41,7 @@ def _loaded_kernel():
 
 
 def _threads_of_torch():
-    """The address of the function that hands work to torch's own threads, where they are GNU OpenMP's; else 0."""
+    """Return the address of the function that gives work to torch's threads if they are GNU OpenMP's; else 0."""
     try:
         library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
         return ctypes.cast(library.GOMP_parallel, ctypes.c_void_p).value or 0
@@ -50,13 +50,13 @@ def _threads_of_torch():
 
 
 def _without_threads():
-    """A forked process has none of these threads, and would wait for them."""
+    """Disable threads in a forked process, which has none of them and would wait for ever."""
     global _parallel
     _parallel = 0
 
 
 kernel = _loaded_kernel()
-# The kernel's numbers for types.
+# The kernel's type numbers.
 KINDS = {} if kernel is None else {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
 _parallel = 0 if kernel is None else _threads_of_torch()
 if hasattr(os, "register_at_fork"):
@@ -64,9 +64,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def statistics(tensor):
-    """Largest, smallest, mean and L2 norm; the last two summed in float64. None for an empty tensor, bool and complex.
+    """Return maximum, minimum, mean and L2 norm, the last two summed in float64; None if empty, bool or complex.
 
-    NaN is not skipped: all four are NaN then. A sum of squares beyond float64 gives an infinite norm.
+    A NaN makes all four NaN. A sum of squares beyond float64 gives an infinite norm.
     """
     size = tensor.numel()
     kind = KINDS.get(tensor.dtype)
@@ -82,8 +82,10 @@ def statistics(tensor):
 
 
 def sample_of(tensor):
-    """Bytes that show whether a tensor's memory has changed: a checksum of all of a tensor of up to WHOLE bytes, and of
-    some SAMPLED bytes from all over a larger one; None where the elements do not fill their memory."""
+    """Return bytes that show whether a tensor's memory has changed; None if the elements do not fill their memory.
+
+    A tensor of up to WHOLE bytes gets a checksum of all bytes, a larger one a sample of SAMPLED bytes.
+    """
     size = tensor.numel() * tensor.element_size()
     if size <= WHOLE or not tensor.is_cpu:
         return checksum_of(tensor)
@@ -98,17 +100,17 @@ def sample_of(tensor):
 
 
 def sums_of_memory(address, count, kind):
-    """(least, most, sum, sum of squares) by the kernel; of many elements on the threads that torch computes with."""
+    """Return (minimum, maximum, sum, sum of squares) from the kernel, which uses torch's threads for many elements."""
     if count < MANY or not _parallel:
         return kernel.statistics(address, count, kind)
     return kernel.statistics(address, count, kind, _parallel, torch.get_num_threads())
 
 
 def _sums_by_torch(flat):
-    """As ``sums_of_memory``."""
+    """Compute the same as ``sums_of_memory`` with torch."""
     if flat.is_floating_point() and flat.dtype not in (torch.float32, torch.float64):
         flat = flat.float()
-    if flat.dtype in UNSIGNED:  # torch computes nothing with them
+    if flat.dtype in UNSIGNED:  # torch has no arithmetic for these types
         flat = flat.long()
     least, most = torch.aminmax(flat)
     total = squares = 0.0
@@ -120,7 +122,7 @@ def _sums_by_torch(flat):
 
 
 class Buffer(threading.local):
-    """Memory for a chunk, used again and again: allocating it costs more than the computation."""
+    """Reused memory for a chunk: allocating it costs more than the computation."""
 
     numbers = None
 
@@ -135,8 +137,10 @@ _buffer = Buffer()
 
 
 def checksum_of(tensor):
-    """All bytes of a small tensor, else sums that change whenever one of its words changes, or two are swapped; None
-    where the elements do not fill their memory."""
+    """Return all bytes of a small tensor, else sums that change if a word changes or two are swapped.
+
+    None if the elements do not fill their memory.
+    """
     if not fills_its_memory(tensor) or tensor.is_conj() or tensor.is_neg():
         return None
     size = tensor.numel() * tensor.element_size()
@@ -148,12 +152,12 @@ def checksum_of(tensor):
 
 
 def _checksum_by_torch(flat, size):
-    """The sums of the words in 512 sets of offsets."""
+    """Return the sums of the words in 512 sets of offsets."""
     if flat.is_complex():
         flat = torch.view_as_real(flat).reshape(-1)
     starts = flat.data_ptr() | flat.storage_offset() * flat.element_size()
     word = next(width for width in WORDS if not (size % width or starts % width))
-    if word < flat.element_size():  # in memory that is not aligned
+    if word < flat.element_size():  # the memory is not aligned
         return _checksum_by_torch(flat.clone(), size)
     words = flat.view(WORDS[word])
     whole = words.numel() // (STRETCHES * CLASSES) * STRETCHES * CLASSES

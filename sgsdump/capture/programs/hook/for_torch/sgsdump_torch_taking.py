@@ -1,13 +1,14 @@
-"""Tells the session of an operator's inputs and outputs (``Taking``).
+"""Dump of an operator's inputs and outputs through the session (``Taking``).
 
-Two tensors hold the same values where they are the same piece of the same memory and no operator has written to it in
-between (``Memories``); these are computed, checked and written once. A tensor that is still the same object, at the
-same address and of the same version by torch's own count, is found by itself, which is quicker (``TensorLookup``).
+Two tensors hold the same values if they are the same view of the same memory and no operator has written to the memory
+in between (``Memories``). Such values are computed, checked and written once. A tensor that is still the same object,
+with the same address and the same version in torch's count, is found by its identity, which is faster
+(``TensorLookup``).
 
-Statistics are believed within a step as long as the version stays, and those of one piece of memory are those of all
-its views. In another step a weight whose version, address and shape stand still is not looked at again, but for a
-sample of its memory (``sample_of``; all of it where it is small): not everything that changes memory is an operator,
-which is why of values that are written in full a checksum of all is always asked for.
+Statistics are valid within a step while the version is unchanged; those of one piece of memory apply to all its views.
+In a later step, a weight with unchanged version, address and shape is not read again, except for a sample of its memory
+(``sample_of``; all of it if small), because not every change of memory is an operator. For the same reason, values that
+are written in full always get a checksum of all bytes.
 """
 
 import itertools
@@ -36,19 +37,18 @@ from sgsdump_torch_unwritten import Unwritten
 from torch.multiprocessing.reductions import StorageWeakRef
 
 MOST_WHY = 300
-# Storages to be known before those that were freed are forgotten.
+# Number of known storages beyond which freed ones are forgotten.
 LEAST = 1000
-MOST_SUMMED = 1 << 26  # bytes of an input of a round
-MOST_WRITERS = 16  # of a memory, that are told of what is read of it
+MOST_SUMMED = 1 << 26  # largest input of a round, in bytes, for which a checksum is computed
+MOST_WRITERS = 16  # latest writers of a memory that are recorded
 NOTHING = (None, None, None)
 
 
 class Running:
-    """An operator or module that is running. dumped: whether it is.
+    """An operator or module that is running; ``dumped``: whether it is dumped.
 
-    facts, key, size   of an operator: what its schema says; the key of its arguments; the bytes of the memory that it
-                resizes.
-    marked      unwritten memory that an operator may write to.
+    facts, key, size   of an operator: facts of its schema; key of its arguments; bytes of the memory that it resizes.
+    marked      marked unwritten memory that the operator may write to.
     """
 
     __slots__ = ("dumped", "facts", "inputs", "key", "marked", "operator", "size")
@@ -61,13 +61,15 @@ class Running:
 
 
 class Taking:
+    """Dump of the tensors of rounds."""
+
     def __init__(self, session):
         self.session = session
         self.memories = Memories()
-        self._last = TensorLookup()  # of the round that began last
+        self._last = TensorLookup()  # lookup of the latest round
 
     def guard(self, round, function, *args):
-        """Call something of the hook: the hook does not see it, and none of its errors reaches the program."""
+        """Call a function of the hook: the hook does not see its operators, and its errors do not reach the program."""
         round.quiet = True
         try:
             with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch(), outside_transforms():
@@ -79,15 +81,17 @@ class Taking:
             round.quiet = False
 
     def before(self, round, operator, inputs):
-        """Before a module or an operator runs."""
+        """Dump the inputs before a module or an operator runs."""
         dumped = self.session.wants(round.step, operator)
         if dumped:
             self.take(round, operator, "in", "before", inputs)
         return Running(operator, inputs, dumped)
 
     def after(self, round, running, outputs, called, nanoseconds, written):
-        """``called``: its arguments that are no tensors, or the text on them, and what ``Facts.call`` gives; None of a
-        module."""
+        """Dump inputs and outputs after a module or an operator has run.
+
+        ``called`` holds its simple arguments, or their text, and the result of ``Facts.call``; None for a module.
+        """
         operator = running.operator
         for tensor in written:
             self.memories.written(tensor)
@@ -99,23 +103,23 @@ class Taking:
         round.lines.append(self.session.operator(round.step, operator, called[0], nanoseconds, called[1]))
 
     def allocated(self, round, result):
-        """An operator gave memory to which nothing is written."""
+        """Record that an operator returned memory without writing to it."""
         for tensor in tensors_in(result):
             if plain(tensor):
                 self.memories.unwritten.allocated(tensor)
 
     def grown(self, round, tensor, before):
-        """An operator resized memory that had so many bytes."""
+        """Record that an operator resized memory that had ``before`` bytes."""
         self.memories.written(tensor)
         self.memories.unwritten.grown(tensor, before)
 
     def storage_grown(self, round, storage, before):
-        """The same of a storage, by the program itself."""
+        """Record that the program itself resized a storage that had ``before`` bytes."""
         self.memories.rewritten(storage._cdata)
         self.memories.unwritten.storage_grown(storage, before)
 
     def say(self, round):
-        """Write the lines that are waiting for the next operator to begin: if that ends the program, they are there."""
+        """Write the waiting lines before the next operator begins, in case that operator ends the program."""
         lines, round.lines = round.lines, []
         if round.ordinary is not None:
             lines.insert(0, round.ordinary.waiting())
@@ -128,7 +132,7 @@ class Taking:
         self._say_step(round, of_model=round.of_model, thread=thread, fed=fed, inputs=self._numbers(inputs))
 
     def _checksum(self, inputs):
-        """Of what a round is fed: types and shapes, and the values of tensors that are not too large to be read."""
+        """Return a checksum of a round's inputs: types, shapes, and values of tensors that are not too large."""
         total = 0
         for tensor in tensors_in(inputs):
             total = zlib.crc32("{} {}".format(tensor.dtype, shape_of(tensor)).encode(), total)
@@ -183,12 +187,12 @@ class Taking:
         round.lines.append(session.tensors(step, operator, side, moment, told))
 
     def look_up(self, round, content):
-        """Let the round's lookup be one of tensors of which this is dumped."""
+        """Make the round's lookup one for tensors with this dumped content."""
         if round.lookup.content != content:
             round.lookup = self._last = TensorLookup(content, self._last)
 
     def _of_tensor(self, round, content, port, tensor):
-        """The index's text on a tensor."""
+        """Return the index's text for a tensor."""
         if content != "tensor":
             values = self.described(round, content, tensor)
             return self._left_out(port, tensor, values.why) if values.why else self.session.tensor(port, values)
@@ -200,15 +204,15 @@ class Taking:
             return self.session.tensor(port, values)
         values, lying = self.to_be_stored(values, tensor)
         told = self.session.tensor(port, values, None if lying is None else payload(lying))
-        del lying  # until now, for the payload is its memory
+        del lying  # not earlier: the payload is its memory
         return told
 
     def _left_out(self, port, tensor, why):
-        """The index's text on a tensor whose values cannot be had."""
+        """Return the index's text for a tensor without available values."""
         return self.session.tensor(port, Values(type_word(tensor.dtype), shape_of(tensor), why=why))
 
     def described(self, round, content, tensor):
-        """The values of a tensor that is not to be stored."""
+        """Return the values of a tensor that is not stored."""
         entry = round.lookup.met.get(id(tensor))
         if entry is not None and is_met(entry, tensor):
             return entry[4]
@@ -238,8 +242,11 @@ class Taking:
         return record
 
     def with_statistics(self, round, record, tensor):
-        """The values with their statistics, which are taken once of all views of one piece of memory, and of a weight
-        once as long as nothing tells that it has changed."""
+        """Return the values with statistics.
+
+        Statistics are computed once for all views of one piece of memory, and once for a weight until a change is
+        detected.
+        """
         if not tensor.is_cpu:
             synchronise(tensor)
         counted = version(tensor)
@@ -260,9 +267,9 @@ class Taking:
         return record
 
     def _with_figures(self, record, figures, tensor):
-        """The record of values with these statistics: a new one where it had others."""
+        """Return a record with these statistics: a new one if the record had others."""
         if record.round is not None:
-            if (figures_text(figures) if figures else "") == record.stats:  # NaN equals none
+            if (figures_text(figures) if figures else "") == record.stats:  # compared as text: NaN never equals NaN
                 return record
             record = self.memories.renew(tensor, record)
         record.figures = figures
@@ -272,7 +279,7 @@ class Taking:
         return record
 
     def to_be_stored(self, record, tensor):
-        """The record, and the elements in C order that have yet to be stored; None where they are stored."""
+        """Return the record, and the elements in C order that are not stored yet; None if they are stored."""
         synchronise(tensor)
         lying, checksum = None, checksum_of(tensor)
         if checksum is None:
@@ -287,10 +294,10 @@ class Taking:
 
 
 class TensorLookup:
-    """The records of a round's tensors. ``content``: what is dumped of them; ``last``: the lookup of the round before,
-    whose weights count.
+    """Records of a round's tensors.
 
-    met  by the number of a tensor: a reference to it, its version, its address, its shape, and the record.
+    content  dumped content of the tensors; last: lookup of the previous round, whose weights are reused.
+    met      by the id of a tensor: weak reference, version, address, shape, and record.
     """
 
     def __init__(self, content="", last=None):
@@ -308,8 +315,10 @@ class TensorLookup:
                 self._weights[id(tensor)] = entry, tensor.stride(), tensor.dtype
 
     def of_last(self, tensor):
-        """The record of a weight in the last round; None where it has to be found. Its values may be others, by
-        ``.data``."""
+        """Return a weight's record from the last round, or None.
+
+        The weight may hold other values, assigned through ``.data``.
+        """
         entry, stride, dtype = self._last.get(id(tensor), NOTHING)
         if entry is None or not is_met(entry, tensor) or stride != tensor.stride() or dtype is not tensor.dtype:
             return None
@@ -317,7 +326,7 @@ class TensorLookup:
 
 
 def is_met(entry, tensor):
-    """Whether a tensor is the one that was met, and as it was."""
+    """Return whether a tensor is the recorded one, unchanged."""
     return (
         entry[0]() is tensor
         and entry[4].current
@@ -328,25 +337,29 @@ def is_met(entry, tensor):
 
 
 def stands(at, counted):
-    """Whether a tensor of this version holds what it held at another. A view that an operator has just made counts from
-    0, and only later as what it is a view of."""
+    """Return whether a tensor's values are the same at both versions.
+
+    A view that an operator has just made counts from 0, and only later shares its base's version.
+    """
     return at is not None and counted in (at, 0)
 
 
 def span_of(tensor):
-    """The piece of its memory that a tensor's elements fill, and their type: equal for equal elements, whatever their
-    order. None where they do not fill one."""
+    """Return the piece of memory that a tensor's elements fill, and their type; None if they do not fill one.
+
+    Equal spans hold equal elements, in any order.
+    """
     if not fills_its_memory(tensor) or tensor.is_neg() or tensor.is_conj():
         return None
     return tensor.storage_offset(), tensor.numel(), tensor.dtype
 
 
 class ValueRecord(Values):
-    """checksum  of the values; None until one was taken, and of what has none. sample: ``sample_of`` a weight when its
-              statistics were taken.
-    figures   their statistics, as they were taken last; round, version: in which round (its ``mark``) and at which of
-              torch's versions of the tensor that was.
-    storage   the number of the memory they are in; current: as far as is known they are there.
+    """Values with the state that shows whether they are still current.
+
+    checksum  checksum of the values, or None; sample: ``sample_of`` a weight when its statistics were computed.
+    figures   latest statistics; round, version: the round (its ``mark``) and torch's version at that time.
+    storage   id of their memory; current: False once they are known to be overwritten.
     """
 
     __slots__ = ("checksum", "current", "figures", "round", "sample", "storage", "version")
@@ -360,10 +373,10 @@ class ValueRecord(Values):
 
 
 class Memories:
-    """What is known of the memory of tensors.
+    """Knowledge of the memory of tensors.
 
-    pending  entries (``TensorLookup``) of tensors whose memory is not known yet: what the compiled kernel tells of has
-             memory of its own, until something is seen to share it.
+    pending  entries (``TensorLookup``) of tensors whose memory is not registered yet: tensors from the compiled kernel
+             have memory of their own until a shared use is seen.
     """
 
     def __init__(self):
@@ -378,7 +391,7 @@ class Memories:
         self._lock = threading.RLock()
 
     def values(self, tensor):
-        """The record of a tensor's values as they are now."""
+        """Return the record of a tensor's current values."""
         storage = tensor.untyped_storage()
         number = storage._cdata
         view = _view_of(tensor)
@@ -388,7 +401,7 @@ class Memories:
             memory = self.storages.get(number)
         record = None if memory is None else memory.records.get(view)
         if record is not None and record.unwritten and not self.unwritten.holds(tensor):
-            self.written(tensor)  # by what torch knows nothing of
+            self.written(tensor)  # written outside torch
             record = None
         if record is None:
             with self._lock:
@@ -401,11 +414,11 @@ class Memories:
         return record
 
     def of_storage(self, number):
-        """What is known of a memory that a record is in."""
+        """Return the knowledge of a record's memory."""
         return self.storages[number]
 
     def renew(self, tensor, record):
-        """Other values are where these were, and no operator told of it."""
+        """Replace a record: other values are in its memory, and no operator reported a write."""
         with self._lock:
             new = ValueRecord(tensor, next(self.numbers), record.storage)
             new.belong(record.weight)
@@ -414,8 +427,8 @@ class Memories:
         return new
 
     def flush(self):
-        """Let the memory of all tensors that still live be known."""
-        with self._lock:  # against other threads' flushes; the kernel may append at any time
+        """Register the memory of all pending tensors that still exist."""
+        with self._lock:  # other threads may flush too; the kernel may append at any time
             pending = self.pending[:]
             del self.pending[: len(pending)]
         for reference, _, address, shape, record in pending:
@@ -425,10 +438,10 @@ class Memories:
             if tensor.data_ptr() == address and tensor.shape == shape:
                 self.register(tensor, record)
             else:
-                record.current = False  # the program has given the tensor other memory
+                record.current = False  # the program has assigned other memory to the tensor
 
     def register(self, tensor, record):
-        """The record's values are in this tensor's memory."""
+        """Register that the record's values are in this tensor's memory."""
         storage = tensor.untyped_storage()
         record.storage = number = storage._cdata
         with self._lock:
@@ -441,11 +454,11 @@ class Memories:
                 memory.figures.setdefault(span, (record.round, record.version, record.figures))
 
     def written(self, tensor):
-        """An operator wrote to a tensor's memory."""
+        """Record that an operator wrote to a tensor's memory."""
         self.rewritten(tensor.untyped_storage()._cdata)
 
     def rewritten(self, number):
-        """The memory of this number holds other values."""
+        """Record that the memory with this id holds other values."""
         self.flush()
         memory = self.storages.get(number)
         if memory is not None:
@@ -457,13 +470,13 @@ class Memories:
             memory.figures = {}
 
     def wrote(self, tensor):
-        """An operator wrote these values: whatever is read of their memory from now on is made of them too."""
+        """Record which values an operator wrote: later reads of this memory depend on them."""
         record = self.values(tensor)
         memory = self.storages[record.storage]
         memory.writers = [*memory.writers, record.number][-MOST_WRITERS:]
 
     def tidy(self):
-        """Forget memory that was freed, now and then."""
+        """Forget freed memory, from time to time."""
         if len(self.storages) < self._enough:
             return
         with self._lock:
@@ -473,10 +486,10 @@ class Memories:
 
 
 class Memory:
-    """A storage, by a weak reference: as long as that is kept, no other storage gets its number.
+    """A storage, held by a weak reference, which keeps its id from being reused.
 
-    figures  the statistics of pieces of it: in which round and at which version they were taken.
-    writers  the numbers of the values that were written into it last.
+    figures  statistics of pieces of it: round and version in which they were computed.
+    writers  numbers of the values that were written to it last.
     """
 
     __slots__ = ("figures", "records", "reference", "writers")

@@ -1,4 +1,4 @@
-"""Which values are tensors to the torch hook, and their elements as they lie in memory."""
+"""The torch hook's view of tensors: which values count as tensors, and their elements as they lie in memory."""
 
 import contextlib
 import ctypes
@@ -9,7 +9,7 @@ import torch
 PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 CONSTANTS = frozenset((torch.dtype, torch.device, torch.layout, torch.memory_format))
 _ATOMS = frozenset((int, float, bool, str, type(None))) | CONSTANTS
-# A view with more bytes than this, and so many times those of its memory, is not read.
+# A view with more than MOST_REPEATED bytes and more than REPEATED times its memory is not read.
 MOST_REPEATED, REPEATED = 1 << 32, 64
 _functorch = getattr(torch._C, "_functorch", None)
 _peek = getattr(_functorch, "peek_interpreter_stack", lambda: None)
@@ -18,12 +18,12 @@ _is_wrapped = getattr(_functorch, "is_functorch_wrapped_tensor", lambda tensor: 
 
 
 def plain(value):
-    """Whether a value is a tensor with elements in memory of its own."""
+    """Return whether a value is a tensor with elements in memory of its own."""
     return not why_not_plain(value)
 
 
 def why_not_plain(value):
-    """Why a value has no elements in memory of its own; "" where it has."""
+    """Return the reason why a value has no elements in memory of its own, or ""."""
     kind = type(value)
     if kind not in PLAIN and not _is_kept_in_memory(value, kind):
         return f"{kind.__name__} has no memory of its own" if isinstance(value, torch.Tensor) else "it is not a tensor"
@@ -39,7 +39,7 @@ def why_not_plain(value):
 
 
 def _is_kept_in_memory(value, kind):
-    """Of a subclass: it may be an ordinary tensor with another name, or stand for others, or for none."""
+    """Return whether a subclass is an ordinary tensor with another name, not a wrapper of others or of none."""
     if not isinstance(value, torch.Tensor) or hasattr(kind, "__tensor_flatten__"):
         return False
     if kind.__name__ in ("FakeTensor", "FunctionalTensor"):
@@ -53,7 +53,7 @@ def _is_kept_in_memory(value, kind):
 
 
 def outside_transforms():
-    """A context in which tensors are what they are outside ``torch.func``, whose transforms may be running."""
+    """Return a context in which tensors are as outside ``torch.func``, even if its transforms are active."""
     if _peek() is None:
         return _AS_IT_IS
     from torch._functorch import pyfunctorch
@@ -63,7 +63,7 @@ def outside_transforms():
 
 
 def lies_in_its_memory(tensor):
-    """Whether every element is in the memory that the tensor's storage has now."""
+    """Return whether every element is within the current memory of the tensor's storage."""
     size = tensor.numel()
     if not size:
         return True
@@ -73,9 +73,9 @@ def lies_in_its_memory(tensor):
 
 
 def unreadable(tensor):
-    """Why the elements of a plain tensor cannot be read; "" where they can."""
+    """Return the reason why the elements of a plain tensor cannot be read, or ""."""
     if not lies_in_its_memory(tensor):
-        return "its memory was given back"
+        return "its memory was freed"
     if tensor.is_contiguous():
         return ""
     size = tensor.numel() * tensor.element_size()
@@ -85,7 +85,7 @@ def unreadable(tensor):
 
 
 def shape_of(tensor):
-    """A tensor's shape, () where it has none that numbers tell."""
+    """Return a tensor's shape; () if it has none that consists of numbers."""
     try:
         return tuple(int(size) for size in tensor.shape)
     except (RuntimeError, TypeError, ValueError, AttributeError):  # AttributeError: a nested tensor's symbolic sizes
@@ -93,7 +93,7 @@ def shape_of(tensor):
 
 
 def tensors_in(value):
-    """The tensors in lists, tuples, dicts and dataclasses, in order."""
+    """Return the tensors in lists, tuples, dicts and dataclasses, in order."""
     if type(value) in PLAIN or isinstance(value, torch.Tensor):
         return [value]
     tensors: list = []
@@ -130,7 +130,7 @@ def version(tensor):
 
 
 def synchronise(tensor):
-    """Let an asynchronous device finish what would still change a tensor."""
+    """Wait until an asynchronous device has finished all work that may change a tensor."""
     kind = tensor.device.type
     if kind != "cpu":
         wait = getattr(getattr(torch, kind, None), "synchronize", None)
@@ -139,18 +139,18 @@ def synchronise(tensor):
 
 
 def in_c_order(tensor):
-    """The same elements in C order on the host, without a copy where they are so."""
+    """Return the elements in C order on the host, without a copy if they already are."""
     return tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
 
 
 def payload(lying):
-    """The memory of a tensor in C order, which has to live as long as this is used."""
+    """Return the memory of a tensor in C order; the tensor must outlive its use."""
     size = lying.numel() * lying.element_size()
     return memoryview((ctypes.c_char * size).from_address(lying.data_ptr())).cast("B") if size else memoryview(b"")
 
 
 def fills_its_memory(tensor):
-    """Whether the elements of a tensor are one piece of memory, each once, whatever their order."""
+    """Return whether a tensor's elements are one piece of memory, each once, in any order."""
     if tensor.is_contiguous() or tensor.is_contiguous(memory_format=torch.channels_last):
         return True
     expected = 1
@@ -163,10 +163,9 @@ def fills_its_memory(tensor):
 
 
 def in_memory_order(tensor):
-    """All elements one after the other, each as often as the tensor has it, in the order of memory; without a copy
-    where they fill it."""
+    """Return all elements, also repeated ones, flat in memory order, without a copy if they fill their memory."""
     tensor = tensor.detach()
     if not tensor.is_contiguous():
         order = sorted(range(tensor.dim()), key=lambda axis: (-tensor.stride(axis), -tensor.size(axis)))
         tensor = tensor.permute(order)
-    return tensor.reshape(-1).contiguous()  # one axis with gaps, or without a step, is reshaped to itself
+    return tensor.reshape(-1).contiguous()  # reshape leaves one axis with gaps, or with stride 0, as it is

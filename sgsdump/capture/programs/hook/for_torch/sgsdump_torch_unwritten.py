@@ -1,11 +1,12 @@
-"""Memory that nothing has written to yet, as ``torch.empty`` gives.
+"""Tracking of memory that nothing has written to yet, as ``torch.empty`` returns.
 
-Memory counts as unwritten from the operator that gave it (``allocated``) until operators have written to it (``ran``),
-element by element; what moves elements (a copy, a concatenation, an index) or computes each by itself moves this with
-them. Which elements an operator of no known library writes is seen by a mark that unwritten memory has while it runs
-(``marked``). Writes that torch does not see, of numpy, show in a few bytes, and all of it counts as written.
+Memory counts as unwritten from the operator that allocated it (``allocated``) until operators have written to it
+(``ran``), element by element. Operators that move elements (copy, concatenation, index) or compute each by itself pass
+this state on. Which elements an operator of an unknown library writes is detected by a mark that unwritten memory
+carries while the operator runs (``marked``). Writes outside torch, such as numpy's, are detected by a few sampled
+bytes; all of that memory then counts as written.
 
-Needs nothing but torch: the hook and the backend of ``torch.compile`` (``sgsdump/capture/torchair``) use it.
+The module needs only torch: the hook and the backend of ``torch.compile`` (``sgsdump/capture/torchair``) use it.
 """
 
 import ctypes
@@ -15,29 +16,31 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-# Operators that give memory and write nothing to it.
+# Operators that allocate memory without writing to it.
 GIVING = {
     *("aten.empty", "aten.empty_like", "aten.empty_strided", "aten.empty_permuted"),
     *("aten.new_empty", "aten.new_empty_strided"),
 }
-# Outputs that hold what the library needs for itself, or nothing.
+# Outputs that hold private data of the library, or nothing.
 SCRATCH = {"aten.mkldnn_rnn_layer": (3,)}
 RESIZING = {"aten.resize_", "aten.resize_as_"}
 _NO_WRITING = {"aten.set_", "aten.detach_", "aten.transpose_", "aten.t_", "aten.squeeze_", "aten.unsqueeze_"}
-# Libraries whose operators' schemas tell what they write.
+# Libraries whose schemas state what their operators write.
 _KNOWN = {"aten", "prims", "prim", "c10d", "_c10d_functional", "_c10d_functional_autograd", "higher_order"}
-# In-place operators that do not read what they write to.
+# In-place operators that do not read the memory that they write.
 _OVERWRITING = {
     *("aten.fill_", "aten.zero_", "aten.normal_", "aten.uniform_", "aten.random_", "aten.bernoulli_"),
     *("aten.exponential_", "aten.geometric_", "aten.cauchy_", "aten.log_normal_", "aten._foreach_zero_"),
 }
-# Stands in unwritten memory: small and finite as a float of any width.
+# Mark in unwritten memory: small and finite as a float of any width.
 _MARK = {4: 0x3A5C3A5C, 8: 0x3A5C3A5C3A5C3A5C}
-# So many bytes show whether memory has changed.
+# Number of sampled bytes that show whether memory has changed.
 SAMPLES = 256
 
 
 class Unwritten:
+    """Unwritten memory of a program, by storage."""
+
     def __init__(self):
         self.storages = {}
 
@@ -45,19 +48,18 @@ class Unwritten:
         return bool(self.storages)
 
     def allocated(self, tensor):
-        """An operator gave the memory of a plain tensor, and wrote nothing to it."""
+        """Record that an operator allocated the memory of a plain tensor without writing to it."""
         if tensor.numel():
             storage = tensor.untyped_storage()
             self.storages[storage._cdata] = Blank(storage, tensor.element_size(), tensor)
 
     def holds(self, tensor):
-        """Whether an element of a plain tensor is unwritten."""
+        """Return whether an element of a plain tensor is unwritten."""
         blank = self._blank(tensor)
         return blank is not None and tensor.numel() > 0 and blank.holds(tensor)
 
     def marked(self, kind, args, kwargs):
-        """Mark the unwritten memory that an operator is given, where its schema may not tell what it writes; for
-        ``unmark``."""
+        """Mark unwritten memory among an operator's arguments if its schema may not state its writes."""
         if not self.storages or kind.partition(".")[0] in _KNOWN:
             return []
         tensors = [tensor for tensor in _tensors_in((args, kwargs)) if self.holds(tensor)]
@@ -66,17 +68,17 @@ class Unwritten:
         return [(storage, blank, blank.mark(storage)) for storage, blank in blanks]
 
     def unmark(self, marked):
-        """The operator ran: what is marked no more is written, and the rest is as it was."""
+        """Record the writes of an operator that ran: where the mark is gone; the rest is restored."""
         for storage, blank, words in marked:
             if storage._cdata not in self.storages or self.storages[storage._cdata] is not blank:
-                continue  # the operator resized it
+                continue  # the operator resized this memory
             blank.unmark(*words)
             blank.sample = _sample(storage)
             if not blank.mask.any():
                 del self.storages[storage._cdata]
 
     def ran(self, kind, func, args, kwargs, result, written):
-        """An operator ran, which wrote to the tensors ``written``."""
+        """Record that an operator ran and wrote to the tensors ``written``."""
         if not self.storages or kind in _NO_WRITING or kind in RESIZING:
             return
         masks = self._moved(kind, func, args, kwargs, {tensor.untyped_storage()._cdata for tensor in written})
@@ -92,11 +94,11 @@ class Unwritten:
             self._write(kind, tensor, args, keeps)
 
     def grown(self, tensor, before):
-        """A tensor's memory, which had so many bytes, was resized."""
+        """Record that a tensor's memory, which had ``before`` bytes, was resized."""
         self._resized(tensor.untyped_storage(), before, tensor.element_size(), tensor)
 
     def storage_grown(self, storage, before):
-        """The program itself resized memory, which had so many bytes."""
+        """Record that the program itself resized a storage that had ``before`` bytes."""
         self._resized(storage, before, 1)
 
     def _resized(self, storage, before, unit, tensor=None):
@@ -109,7 +111,7 @@ class Unwritten:
         self.storages[storage._cdata] = new
 
     def begins(self):
-        """A step begins: what torch has written since the last one ended is written."""
+        """Begin a step: memory that torch has written since the last step counts as written."""
         for number, blank in list(self.storages.items()):
             if blank.reference.expired() or blank.may_be_written():
                 del self.storages[number]
@@ -119,7 +121,7 @@ class Unwritten:
             blank.note_version()
 
     def _blank(self, tensor, looking=True):
-        """Of a tensor's memory, where something of it is unwritten; ``looking`` whether it has changed."""
+        """Return the unwritten state of a tensor's memory, or None; with ``looking``, check the sample for changes."""
         if not self.storages:
             return None
         storage = tensor.untyped_storage()
@@ -132,7 +134,7 @@ class Unwritten:
         return blank
 
     def _write(self, kind, tensor, args, keeps=False):
-        """``keeps``: what was unwritten remains so."""
+        """Record a write; with ``keeps``, unwritten elements stay unwritten."""
         blank = self._blank(tensor, looking=False)
         if blank is None:
             return
@@ -146,7 +148,7 @@ class Unwritten:
         blank.sample = _sample(storage)
 
     def _copied(self, tensor, unwritten):
-        """Elements of which some are unwritten were copied to a tensor."""
+        """Record a copy of elements, some unwritten, to a tensor."""
         storage = tensor.untyped_storage()
         blank = self.storages.get(storage._cdata)
         if blank is None:
@@ -156,8 +158,12 @@ class Unwritten:
         blank.sample = _sample(storage)
 
     def _moved(self, kind, func, args, kwargs, written):
-        """Of each output's elements whether they are unwritten ones of the inputs, or computed from such; None where no
-        input has any, or the operator does neither. ``written``: the memories that it wrote to."""
+        """Return, per output, which elements are unwritten because they come from unwritten inputs.
+
+        None if no input is unwritten, or the operator neither moves elements nor computes each by itself. ``written``
+        are the
+        ids of the memory that it wrote.
+        """
         base = kind[:-1] if kind.endswith("_") else kind
         if kind in _WRITING:
             return None
@@ -195,7 +201,7 @@ class Unwritten:
         return [torch.stack([mask.to(masks[0].device).expand(shape) for mask in masks]).any(0)]
 
     def _elements(self, tensor, looking=True):
-        """Of each element whether it is unwritten."""
+        """Return which elements are unwritten."""
         blank = self._blank(tensor, looking)
         if blank is None:
             return torch.zeros((), dtype=torch.bool, device=tensor.device).expand(tensor.shape)
@@ -203,12 +209,11 @@ class Unwritten:
 
 
 class Blank:
-    """Memory of which something is unwritten.
+    """Memory that is at least partly unwritten.
 
-    unit     so many bytes are written at once, or none of them; mask: of each such piece whether it is unwritten; None
-             where all are.
-    sample   bytes of it, after what torch wrote to it last.
-    tensor   the one that came with it, whose version tells of writes; None of memory that the program resized.
+    unit     number of bytes that are written together; mask: for each unit whether it is unwritten; None if all are.
+    sample   bytes of it after torch's last write.
+    tensor   tensor for which it was allocated, whose version shows writes; None for memory that the program resized.
     """
 
     def __init__(self, storage, unit, tensor=None):
@@ -226,7 +231,7 @@ class Blank:
         self._version = None if tensor is None or tensor.is_inference() else tensor._version
 
     def may_be_written(self):
-        """Since its version was noted; of what no tensor's version tells of, always."""
+        """Return whether a write is possible since the version was noted; always True without a tensor."""
         if self._tensor is None:
             return True
         tensor = self._tensor()
@@ -236,7 +241,7 @@ class Blank:
         return self.mask is None or bool(self.places(tensor).any())
 
     def places(self, tensor):
-        """The part of the mask that is a tensor's, with an axis more for the pieces of an element."""
+        """Return a tensor's part of the mask, with one more axis for the units of an element."""
         if self.mask is None:
             self.fill(True)
         size = tensor.element_size()
@@ -248,7 +253,7 @@ class Blank:
         return self.mask.as_strided((*tensor.shape, pieces), strides, tensor.storage_offset() * pieces)
 
     def write(self, tensor, writer, args):
-        """``writer`` writes as the operator does, to some of the elements; without it all are written."""
+        """Clear the mask where ``writer`` writes as the operator does; without a writer, for all elements."""
         places = self.places(tensor)
         if writer is None:
             places.fill_(False)
@@ -260,7 +265,7 @@ class Blank:
         self.mask = torch.full((self._pieces,), unwritten, dtype=torch.bool, device=self._device)
 
     def resized(self, before, earlier):
-        """The first bytes are those that were there before, as they are known of."""
+        """Keep the state of the first bytes, which existed before."""
         self.fill(True)
         kept = min(before // self.unit, self._pieces)
         self.mask[:kept] = False
@@ -269,7 +274,7 @@ class Blank:
             self.mask[:kept] = True if mask is None else mask[:kept]
 
     def mark(self, storage):
-        """Put the mark where nothing is written; the memory, and what was there before."""
+        """Write the mark to all unwritten units; return the memory, its previous content and the unwritten units."""
         if self.mask is None:
             self.fill(True)
         memory = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
@@ -284,7 +289,7 @@ class Blank:
         return words, before, unwritten
 
     def unmark(self, words, before, unwritten):
-        """Put back what was there before where the mark still stands; all else is written."""
+        """Restore the previous content where the mark remains; everything else is written."""
         unwritten = unwritten & (words == _MARK[words.element_size()])
         words.copy_(torch.where(unwritten, before, words))
         if self.unit < words.element_size():
@@ -294,13 +299,13 @@ class Blank:
             self.mask.copy_(unwritten.view(len(self.mask), -1).all(1))
 
     def _words(self, memory):
-        """Of a size at which no other value is likely to be the mark."""
+        """Return the memory in words long enough that no other value is likely to equal the mark."""
         size = 4 if self.unit >= 4 else 8
         return memory[: len(memory) // size * size].view(torch.int32 if size == 4 else torch.int64)
 
 
 def _sample(storage):
-    """Bytes from all over a memory; of another device's none, for looking takes long there."""
+    """Return bytes from all over a memory; none for other devices, where reading is slow."""
     if storage.device.type != "cpu":
         return b""
     size, address = storage.nbytes(), storage.data_ptr()
@@ -311,7 +316,7 @@ def _sample(storage):
 
 
 def _tensors_in(value):
-    """The tensors with memory of their own in an operator's arguments or result."""
+    """Return the tensors with memory of their own in an operator's arguments or result."""
     if isinstance(value, torch.Tensor):
         return [value] if value.layout is torch.strided and not value.is_nested and not value.is_meta else []
     if isinstance(value, dict):
@@ -322,12 +327,12 @@ def _tensors_in(value):
 
 
 def _reads_what_it_writes(kind, kwargs):
-    """Whether an operator that works in place makes of a tensor's elements what they are."""
+    """Return whether an in-place operator computes a tensor's elements from their old values."""
     is_in_place = kind.startswith("aten.") and kind.endswith("_") and kwargs.get("beta") != 0
     return is_in_place and kind not in _OVERWRITING and kind not in _WRITING and kind not in _COPYING
 
 
-# Operators that write to some of a tensor's elements: what each does to a mask, by the operator's arguments.
+# Operators that write some elements of a tensor -> the same write on a mask, from the operator's arguments.
 _WRITING = {
     **dict.fromkeys(
         ("aten.index_put_", "aten._index_put_impl_"),
@@ -343,11 +348,11 @@ _WRITING = {
     "aten.put_": lambda mask, args: mask.put_(args[1], mask.new_zeros(args[1].shape)),
     "aten.fill_diagonal_": lambda mask, args: mask.fill_diagonal_(False, *args[2:]),
 }
-# Operators that copy elements to tensors that are there.
+# Operators that copy elements to existing tensors.
 _COPYING = {"aten.copy_", "aten._foreach_copy_"}
-# Operators that give elements of others, each as it is.
+# Operators that return all elements of another tensor unchanged.
 _WHOLE = {"aten.clone", "aten._to_copy"}
-# How many of the arguments, from the first, they take elements of.
+# Operators that move elements -> number of leading arguments whose elements they take.
 _MOVING = {
     **dict.fromkeys(_WHOLE, 1),
     **dict.fromkeys(("aten.cat", "aten.stack", "aten._chunk_cat", "aten.index", "aten.index_select", "aten.gather"), 1),
@@ -357,5 +362,5 @@ _MOVING = {
     **dict.fromkeys(("aten.slice_scatter", "aten.select_scatter", "aten.diagonal_scatter"), 2),
     "aten.as_strided_scatter": 2,
 }
-# The tag of operators that compute each element of their output from those at its place; of no torch before 2.0.
+# Tag of elementwise operators; torch has it since 2.0.
 _POINTWISE = getattr(getattr(torch, "Tag", None), "pointwise", ())
