@@ -229,5 +229,5 @@ def test_a_configuration_that_is_broken_when_the_program_ends(place):
     program = "import torch; torch.nn.Linear(2, 2)(torch.ones(1, 2)); open('live.json', 'w').write('{oops')"
     words = ("-config", "live.json", "--", sys.executable, "-c", program)
     done = sgsdump("exec", "-o", place / "live", *words, cwd=place)
-    assert done.returncode == 0 and "the changed configuration is ignored: live.json" in done.stderr, done.stderr
+    assert done.returncode == 0 and "changed configuration ignored: live.json" in done.stderr, done.stderr
     assert "not complete" not in sgsdump("show", place / "live", cwd=place).stdout

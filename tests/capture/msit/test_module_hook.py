@@ -327,7 +327,7 @@ def test_other_things_than_a_model_and_a_config_are_refused(tmp_path: Path, monk
         register_hook(made, DumpConfig())
     with pytest.raises(ConfigError, match="takes a DumpConfig, not a dict"):
         register_hook(made(), {})
-    with pytest.raises(ConfigError, match="hook type 'overflow' is not known"):
+    with pytest.raises(ConfigError, match="unknown hook type 'overflow'"):
         register_hook(made(), DumpConfig(), "overflow")
     with pytest.warns(UserWarning, match="the model is on meta, device_id is 1"):
         register_hook(made().to("meta"), DumpConfig(dump_path=str(tmp_path), device_id=1))

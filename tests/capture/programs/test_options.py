@@ -109,29 +109,32 @@ def test_every_option(asked, field, value):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (options(types=["tensors"]), "--type 'tensors' is none of model, layer"),
-        (options(types=["model", "stats"]), "give both, --type model tensor stats"),
-        (options(ranges="1"), "not pairs of step numbers"),
-        (options(ranges="5,3"), "goes backwards"),
-        (options(ranges=",".join(["1,1"] * 126)), "has 503 characters; at most 500 are read"),
-        (options(ids=["3-1"]), "'3-1' is not an operation id; expected e.g. 2,3_1"),
-        (options(child="maybe"), "-child is 'maybe'; it must be true or false"),
-        (options(time="4"), "-time is '4'; it must be a number from 0 to 3"),
-        (options(part="-1"), "-stp is '-1'; it must be a number from 0 to 2"),
+        (options(types=["tensors"]), "--type 'tensors' is unknown; use any of model, layer"),
+        (options(types=["model", "stats"]), "needs tensor too: --type model tensor stats"),
+        (options(ranges="1"), "is not a list of pairs"),
+        (options(ranges="5,3"), "is a descending range"),
+        (options(ranges=",".join(["1,1"] * 126)), "has 503 characters; at most 500 are allowed"),
+        (options(ids=["3-1"]), "'3-1' is not an operation id; write ids such as 2,3_1"),
+        (options(child="maybe"), "-child is 'maybe'; use true or false"),
+        (options(time="4"), "-time is '4'; use a number from 0 to 3"),
+        (options(part="-1"), "-stp is '-1'; use a number from 0 to 2"),
         (options(device="npu0"), "-device 'npu0' is not a number"),
-        (options(names=["A,,B"]), "leave one out"),
+        (options(names=["A,,B"]), "contain an empty name"),
         (options(regex=["("]), "--operation-regex '(' is not a regular expression"),
         (options(dump_step="0|x"), "'x' is not a step"),
-        (options(dump_step="9" * 5000 + "-1"), "goes backwards"),
+        (options(dump_step="9" * 5000 + "-1"), "is a descending range"),
         (options(dump_mode="input", part="1"), "--dump-mode and -stp both choose inputs or outputs; give one"),
         (options(dump_step="1", ranges="1,1"), "--dump-step and -er both choose steps; give one"),
-        (options(symlink=True, links="index"), "-symlink and --links index contradict; leave one out"),
-        (options(description=True, types=["tensor", "stats"]), "-sd and --type stats both say"),
-        (options(description=True, dump_data="stats"), "-sd and --dump-data both say"),
-        (options(dump_data="tensor", types=["tensor", "stats"]), "--dump-data tensor and --type stats both say"),
-        (options(description=True, types=["model"]), "-sd is of tensors, and --type has none"),
-        (options(dump_data="stats", types=["model"]), "--dump-data is of tensors, and --type has none"),
-        (options(time="0", part="1"), "leaves nothing: there are none before their operator ran"),
+        (options(symlink=True, links="index"), "-symlink and --links index contradict; omit one"),
+        (options(description=True, types=["tensor", "stats"]), "-sd and --type stats both choose the content"),
+        (options(description=True, dump_data="stats"), "-sd and --dump-data both choose the content"),
+        (
+            options(dump_data="tensor", types=["tensor", "stats"]),
+            "--dump-data tensor and --type stats both choose the content",
+        ),
+        (options(description=True, types=["model"]), "-sd needs --type tensor"),
+        (options(dump_data="stats", types=["model"]), "--dump-data needs --type tensor"),
+        (options(time="0", part="1"), "selects nothing: outputs do not exist before the operator runs"),
     ],
 )
 def test_what_cannot_be_asked_for(asked, message):
@@ -175,7 +178,7 @@ def test_given_options_win_over_acl_json_whose_own_defaults_count(tmp_path):
     assert (control.mode, control.steps, control.enabled, notes) == ("output", Steps(((1, 1), (2, 2))), True, ())
     control, notes = configured(tmp_path, document, options(dump_mode="all", dump_step="5", dump_layer="A"))
     assert (control.mode, control.steps, control.operators.names) == ("all", Steps(((5, 5),)), ("A",))
-    assert notes == (f"the options given here win over {tmp_path / 'config.json'}",)
+    assert notes == (f"options on the command line take precedence over {tmp_path / 'config.json'}",)
 
 
 def test_operators_that_an_option_or_acl_json_names_are_dumped(tmp_path):
@@ -187,7 +190,7 @@ def test_operators_that_an_option_or_acl_json_names_are_dumped(tmp_path):
     ):
         control, notes = configured(tmp_path, document, options(**given))
         assert control.operators.models == (("Net", ("conv1",)),) and getattr(control.operators, field) == value
-        wins = f"the options given here win over {tmp_path / 'config.json'}"
+        wins = f"options on the command line take precedence over {tmp_path / 'config.json'}"
         assert notes == (() if field == "patterns" else (wins,))
 
 
@@ -234,7 +237,7 @@ def test_acl_watcher(tmp_path):
 
 def test_acl_settings_that_mean_nothing_off_the_card_are_named(tmp_path):
     control, notes = acl(tmp_path, dump_scene="lite_exception")
-    assert not control.enabled and "torch_npu has that dump on already" in notes[0]
+    assert not control.enabled and "torch_npu enables this dump itself" in notes[0]
     (note,) = acl(tmp_path, dump_op_switch="on", dump_kernel_data="printf")[1]
     assert note.startswith("dump_kernel_data has no effect")
     assert "kernel" in acl(tmp_path, dump_level="kernel", dump_op_switch="on")[1][0]
@@ -266,13 +269,13 @@ def test_msits_defaults_are_off_the_first_round_every_operator_with_children(tmp
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({"dump_enable": True}, "dump_enable is 'True'; all values are text"),
-        ({"er": "1"}, "not pairs of step numbers"),
+        ({"dump_enable": True}, "dump_enable is 'True'; write all values as text"),
+        ({"er": "1"}, "is not a list of pairs"),
         ({"ids": "a"}, "'a' is not an operation id"),
-        ({"child": "yes"}, "child is 'yes'; it must be true or false"),
+        ({"child": "yes"}, "child is 'yes'; use true or false"),
         ({"device": "npu"}, "device 'npu' is not a number"),
-        ({"dump_enabled": "true"}, "'dump_enabled' is none of its keys"),
-        ("[]", "is an object"),
+        ({"dump_enabled": "true"}, "unknown key 'dump_enabled'"),
+        ("[]", "must be a JSON object"),
     ],
 )
 def test_what_msits_file_may_not_be(document, message, tmp_path):
@@ -289,6 +292,6 @@ def test_a_file_that_changes_is_read_again_and_a_bad_one_is_not_taken(tmp_path):
     assert live().enabled and live() is None
     path.write_text('{"dump_enable": true, "er": "all, and more"}')
     assert live() is None and live() is None
-    assert len(told) == 1 and "the changed configuration is ignored" in told[0]
+    assert len(told) == 1 and "changed configuration ignored" in told[0]
     path.unlink()
     assert live() is None and len(told) == 2

@@ -90,7 +90,7 @@ def test_names_that_no_operator_has_are_known_to_the_command(tmp_path):
     words = ("--dump-layer", "relu1 conv9", "--", sys.executable, "infer.py", net(tmp_path / "net.onnx"))
     done = sgsdump("exec", *words, cwd=tmp_path)
     assert done.returncode == 2
-    assert "no operator 'conv9' ran; near it are conv" in done.stderr and "'relu1'" not in done.stderr
+    assert "no operator 'conv9' ran; similar names: conv" in done.stderr and "'relu1'" not in done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +108,8 @@ def whole(tmp_path_factory):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--dump-layer", "relu1 conv9"], "no operator 'conv9' ran; near it are conv"),
-        (["-opname", "cnv"], "no operator ran whose type begins with 'cnv'; near it are Conv"),
+        (["--dump-layer", "relu1 conv9"], "no operator 'conv9' ran; similar names: conv"),
+        (["-opname", "cnv"], "no operator ran whose type begins with 'cnv'; similar names: Conv"),
         (["-ids", "2", "3"], "no operator has the id 3"),
         (["--operation-regex", "^soft"], "no operator ran whose name matches '^soft'"),
     ],
@@ -196,7 +196,7 @@ session.run(None, {"x": picture})
     assert replayed.agrees and not entry.notes
     assert "the outputs differ from the program's (n5): by at most" in replayed.differences[0]
     assert (
-        "run as the program did (ORT_ENABLE_ALL), the model gives the program's own outputs again"
+        "with the program's options (ORT_ENABLE_ALL), the model reproduces the program's outputs"
         in (replayed.differences[0])
     )
 
@@ -209,7 +209,7 @@ def test_outputs_that_are_far_from_the_programs_are_told(tree):
     file.write_bytes(array.tobytes())
     replayed = replay(root, processes, SMALL)
     assert not replayed.agrees and replayed.complete
-    assert "the model does not give its outputs again either" in replayed.differences[0]
+    assert "the model does not reproduce the program's outputs either" in replayed.differences[0]
     assert [bool(entry.notes) for entry in replayed.entries] == [False, False, True, False]
     assert any("output conv2 differs from the program's" in note for note in open_dump(root, step=2).notes)
     assert not open_dump(root, step=1).notes
@@ -224,8 +224,8 @@ def test_outputs_that_are_far_from_the_programs_are_told(tree):
         ([1.0, np.inf], [1.0, -np.inf], (False, 0.0, 0.0, "1 values are NaN or Inf on one side only")),
         ([0.0], [-0.0], (False, 0.0, 0.0, "")),
         ([1.0], [0.0], (False, 1.0, None, "")),
-        ([1.0], [[1.0]], (False, None, None, "the program's has the shape (1, 1), not (1,)")),
-        (np.int64([1]), np.float64([1]), (False, None, None, "the program's is float64, not int64")),
+        ([1.0], [[1.0]], (False, None, None, "program shape (1, 1), not (1,)")),
+        (np.int64([1]), np.float64([1]), (False, None, None, "program type float64, not int64")),
     ],
 )
 def test_agreement(replayed, program, told):
@@ -240,7 +240,10 @@ def test_a_model_that_was_not_kept_and_files_that_are_damaged(tree):
     out.write_bytes(b"short")
     replayed = replay(root, processes, SMALL)
     assert [entry.run.step for entry in replayed.entries] == [1, 2, 3] and not replayed.complete
-    assert "step 0 is not replayed" in replayed.notes[0] and "has 5 bytes, not the 768" in replayed.notes[0]
+    assert (
+        "step 0 is not replayed" in replayed.notes[0]
+        and "has 5 bytes; shape (1, 3, 8, 8) needs 768" in replayed.notes[0]
+    )
     notes: list[str] = []
     list_runs(root, notes=notes)
     assert NOT_COMPLETE in notes
@@ -420,7 +423,7 @@ def test_a_run_that_raised_and_was_caught_leaves_the_tree_complete(tmp_path):
     _, replayed = dumped(tmp_path, text, net(tmp_path / "net.onnx"))
     assert replayed.complete and replayed.steps == {0, 2}
     [note] = replayed.notes
-    assert "step 1 raised in the program and has no dump" in note and "\n" not in note
+    assert "step 1 failed in the program and has no dump" in note and "\n" not in note
 
 
 def test_an_initializer_that_was_changed_is_named(tmp_path):
@@ -451,7 +454,7 @@ def test_minus_infinity_alone_is_what_masks_have(tmp_path):
     _, replayed = dumped(tmp_path, program, tmp_path / "net.onnx")
     count = np.count_nonzero(PICTURE <= 0)
     assert replayed.entries[0].notes == (
-        f"y: {count} of {PICTURE.size} values are -Inf, as masks have",
+        f"y: {count} of {PICTURE.size} values are -Inf, as in masks",
         f"not finite: z: 0 NaN, {count} Inf of {PICTURE.size} values",
     )
 

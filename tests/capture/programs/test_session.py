@@ -92,7 +92,7 @@ def test_a_sum_of_squares_beyond_a_double_is_told(hook, start):
     inf = float("inf")
     save(hook, session, data=None, stats={"max": 1e200, "min": 0.0, "mean": 1e199, "l2norm": inf})
     save(hook, session, data=None, stats={"max": inf, "min": 0.0, "mean": inf, "l2norm": inf})
-    expected = "addmm: the sum of squares of a tensor is beyond a double, its l2norm is inf"
+    expected = "addmm: the sum of squares of a tensor exceeds a double; its l2norm is inf"
     assert read_process(Path(session.out)).troubles == (expected,)
 
 

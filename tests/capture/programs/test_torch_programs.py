@@ -213,7 +213,7 @@ for step in range(2):
     outputs = [result.values(step=step, op="lstm", side="out", slot=0) for step in range(2)]
     assert [output.astype(np.float64).sum() for output in outputs] == pytest.approx(sums, abs=0, rel=1e-12)
     inside = {line["module"] for line in result.lines(step=1) if line["id"].startswith("0_")}
-    assert inside == {"root.lstm"} and result.process.troubles[0].startswith("the program trains: its backward passes")
+    assert inside == {"root.lstm"} and result.process.troubles[0].startswith("the program trains: backward passes")
 
 
 def test_threads_forks_and_spawned_workers_have_their_own_steps(run):
@@ -381,7 +381,9 @@ def test_a_program_without_modules_is_told_so(run):
     result = run("print((torch.ones(2) + 1).tolist())")
     assert result.text.split() == ["[2.0,", "2.0]"]
     assert not result.captured.processes or not result.process.counts.tensors
-    assert any("ran nothing that is to be dumped: no module was called" in note for note in result.captured.notes)
+    assert any(
+        "ran nothing that is selected for the dump: no module was called" in note for note in result.captured.notes
+    )
 
 
 def test_one_step_of_training_is_told_at_the_end(run):

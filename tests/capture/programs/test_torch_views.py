@@ -172,7 +172,7 @@ def test_memory_that_was_given_back_is_not_read(hook):
         session = Session(content)
         taking, round = hook[0](session), hook[1]((0, 0), torch.nn.Module(), "Net", {})
         taking.take(round, object(), "in", "before", [tensor])
-        assert "given back" in session.told[0][0]
+        assert "freed" in session.told[0][0]
 
 
 def test_memory_that_is_not_aligned_is_checked_too(hook):

@@ -47,7 +47,7 @@ def test_a_range_that_cannot_be_is_told(tmp_path: Path, caplog: pytest.LogCaptur
     for _ in range(2):
         run(PICTURE)
     assert [record.getMessage() for record in caplog.records if "opname_range" in record.getMessage()] == [
-        "opname_range: 'relu_' runs before 'mean', nothing is between them",
+        "opname_range: 'relu_' runs before 'mean'; the range is empty",
         "opname_range: no graph has an operator 'meaN'; did you mean 'mean'?",
     ]
 

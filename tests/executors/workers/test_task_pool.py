@@ -240,5 +240,5 @@ def test_a_scheduler_without_workers_is_said(monkeypatch):
 
 def test_other_versions_are_refused(dask_cluster, monkeypatch):
     monkeypatch.setattr(cluster, "versions", lambda: {"sgsdump": "0.0.1"})
-    with pytest.raises(WorkerError, match=r"has sgsdump .*, here it is 0\.0\.1"):
+    with pytest.raises(WorkerError, match=r"has sgsdump .*, this machine has 0\.0\.1"):
         list(run_tasks(adder, (1,), [1], Workers(scheduler=dask_cluster.scheduler_address)))
