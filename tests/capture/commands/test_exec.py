@@ -124,7 +124,7 @@ def test_one_device(tmp_path, infer):
 def test_a_size_cap(tmp_path, infer, options, size, files):
     done = sgsdump("exec", *options, "--max-size", f"{size}K", "-er", "all", "--", "python", infer, cwd=tmp_path)
     (tree,) = trees(tmp_path)
-    assert done.returncode == 0 and "--max-size" in done.stderr and "it is not complete" in done.stderr
+    assert done.returncode == 0 and "--max-size" in done.stderr and "the dump is incomplete" in done.stderr
     assert 0 < sum(path.stat().st_blocks for path in tree.rglob(files)) * 512 <= size * 1024
     assert "is not complete" in sgsdump("show", tree.name, cwd=tmp_path).stdout
 
@@ -190,7 +190,7 @@ def test_wrong_ids_and_steps_beside_right_ones_are_told_by_the_first_run(tmp_pat
     assert done.returncode == 2 and len(trees(tmp_path)) == 1
     errors = [line for line in done.stderr.splitlines() if "error" in line]
     assert [line.partition("no operator has the id ")[2] for line in errors] == [
-        "0_7; there are 0_0 to 0_1 inside it",
+        "0_7; the ids inside it are 0_0 to 0_1",
         "9; the ids are 0 to 1",
         "1_0_2; 1_0 has no operators inside",
     ]
@@ -279,7 +279,7 @@ forward(5)
     done = sgsdump(
         "exec", "-config", config, "-er", "1,1", "--", "python", program(tmp_path / "code", main), cwd=tmp_path
     )
-    assert done.returncode == 0 and f"{config} takes the place of -er" in done.stderr
+    assert done.returncode == 0 and f"{config} replaces -er" in done.stderr
     names = {record.name for record in open_dump(trees(tmp_path)[0]).records}
     assert names == {"1_Softmax/0_softmax/input.0", "1_Softmax/0_softmax/output.0"}
 
@@ -345,10 +345,10 @@ def test_checking_a_configuration_for_the_real_hardware(tmp_path):
         done = sgsdump("exec", "--check-config", name, cwd=tmp_path)
         return done.returncode, (done.stdout + done.stderr).splitlines()
 
-    assert check("good.json") == (0, ["good.json: valid; it dumps tensor"])
+    assert check("good.json") == (0, ["good.json: valid; dump type tensor"])
     assert check("idle.json") == (0, ["idle.json: valid; nothing is dumped"])
     status, (first, second) = check("scene.json")
-    assert (status, first) == (0, "scene.json: valid; it dumps aic_err_brief_dump") and "no effect" in second
-    assert check("msit.json") == (0, ["msit.json: valid for msit llm dump; it dumps"])
+    assert (status, first) == (0, "scene.json: valid; dump type aic_err_brief_dump") and "no effect" in second
+    assert check("msit.json") == (0, ["msit.json: valid for msit llm dump; dumps are enabled"])
     expected = "sgsdump: error: bad.json: dump_mode is 'INPUT': it must be input, output or all (EP0002)"
     assert check("bad.json") == (2, [expected])

@@ -107,7 +107,7 @@ def test_layers_first_then_what_is_inside_one(tmp_path, decoder):
 def test_one_line_says_that_more_rounds_ran_than_were_dumped(tmp_path, decoder):
     def told(*options):
         done = sgsdump("exec", "-o", "dumps", *options, "--", sys.executable, decoder, cwd=tmp_path)
-        return [line for line in done.stderr.splitlines() if "of which" in line]
+        return [line for line in done.stderr.splitlines() if "-er all dumps" in line]
 
     assert told() == [
         "sgsdump: the program ran 3 steps; 1 was dumped. -er all dumps every step, -er A,B the steps from A to B"

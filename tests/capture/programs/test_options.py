@@ -166,10 +166,10 @@ def test_msits_configuration_replaces_its_four_options_and_no_others(tmp_path):
         (),
     )
     assert (control.mode, control.enabled) == ("input", True)
-    assert notes == (f"{tmp_path / 'config.json'} takes the place of -ids, -er, -child, -device",)
+    assert notes == (f"{tmp_path / 'config.json'} replaces -ids, -er, -child, -device",)
     assert configured(tmp_path, {"dump_enable": "true"})[1] == ()
     control, notes = configured(tmp_path, {"dump_enable": "true", "er": "2,2"}, options(dump_step="0"))
-    assert control.steps == Steps(((2, 2),)) and notes[0].endswith("takes the place of --dump-step")
+    assert control.steps == Steps(((2, 2),)) and notes[0].endswith("replaces --dump-step")
 
 
 def test_given_options_win_over_acl_json_whose_own_defaults_count(tmp_path):
