@@ -104,7 +104,7 @@ def test_the_same_folder_again_and_one_of_something_else(tmp_path, two_rounds):
     assert len(list_runs(tmp_path / "tree")) == 2
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(ConfigError, match="something else"), capture(tmp_path / "mine"):
+    with pytest.raises(ConfigError, match="not a capture"), capture(tmp_path / "mine"):
         pass
     assert (tmp_path / "mine" / "thesis.txt").is_file()
 
@@ -122,7 +122,7 @@ def test_errors_of_one_line(tmp_path, monkeypatch, two_rounds):
     assert not (tmp_path / "nothing").exists()
     with capture(tmp_path / "outer"):
         two_rounds()
-        with pytest.raises(ConfigError, match="outer is being captured"), capture(tmp_path / "inner"):
+        with pytest.raises(ConfigError, match="outer is active"), capture(tmp_path / "inner"):
             pass
     monkeypatch.setenv("SGSDUMP_CAPTURE", str(tmp_path))
     with pytest.raises(ConfigError, match="sgsdump exec"), capture(tmp_path / "inner"):

@@ -118,7 +118,7 @@ def test_after_a_whole_dump_an_unknown_operator_of_a_model_is_refused_before_the
     folder, command = whole
     done = sgsdump("exec", *options, *command, cwd=folder)
     assert (done.stdout, done.returncode) == ("", 2)
-    assert message in done.stderr.splitlines()[-1] and "as msit_dump_" in done.stderr
+    assert message in done.stderr.splitlines()[-1] and "according to msit_dump_" in done.stderr
 
 
 def test_after_a_whole_dump_known_operators_of_a_model_are_dumped(whole):
@@ -313,7 +313,7 @@ def test_a_full_disk_and_a_full_dump_end_it(tree):
     root, processes = tree
     replayed = replay(root, processes, with_fields(SMALL, max_bytes=2000))
     assert [entry.run.step for entry in replayed.entries] == [0] and not replayed.complete
-    assert "has reached its 2000 bytes" in replayed.notes[0]
+    assert "has reached 2000 bytes" in replayed.notes[0]
     replayed = replay(root, processes, with_fields(SMALL, min_free=1 << 60))
     assert not replayed.entries and replayed.notes[0].startswith(DISK_FULL)
 

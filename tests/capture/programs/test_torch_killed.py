@@ -37,14 +37,14 @@ print("killed")
 def test_twenty_kills(tmp_path, capfd, content):
     result = runner(tmp_path, capfd)(PROGRAM, content=content)
     assert result.text.split() == ["killed"] and result.captured.status == 0
-    told = [note for note in result.captured.notes if "did not come to its end" in note or "between two steps" in note]
+    told = [note for note in result.captured.notes if "did not end normally" in note or "between two steps" in note]
     assert len(told) == KILLS
     killed = [process for process in result.captured.processes if process.begun is None]
     assert len(killed) == KILLS
     broken = {process.pid for process in killed if process.broken_off}
     assert broken == {process.pid for process in result.captured.processes if not process.complete}
     assert result.captured.complete == (not broken)
-    assert broken == {int(note.split()[1]) for note in told if "did not come to its end" in note}
+    assert broken == {int(note.split()[1]) for note in told if "did not end normally" in note}
     for process in killed:
         tree = result.root / "tensors" / f"0_{process.pid}"
         for step in sorted(os.listdir(tree)):
