@@ -170,7 +170,7 @@ class Parser(argparse.ArgumentParser):
                 break
             name, equals, value = word.partition("=")
             ours = name.replace("_", "-")
-            ours = VENDORS_NAMES.get(ours, ours)
+            ours = ours if self._knows(ours) else VENDORS_NAMES.get(ours, ours)
             if word.startswith("-") and not self._knows(name) and self._knows(ours):
                 word = ours + equals + value
             yield word

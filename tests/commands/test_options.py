@@ -70,4 +70,6 @@ def test_an_option_that_the_parser_knows_as_it_is_spelt_stays():
 
 
 def test_the_vendors_names_stand_for_ours():
-    assert VENDORS_NAMES == {"--model-file": "--model", "-d": "--model"}
+    known = {option for parser in PARSERS.values() for option in parser._option_string_actions}
+    assert {*VENDORS_NAMES.values()} <= known
+    assert VENDORS_NAMES["--model-file"] == VENDORS_NAMES["-d"] == "--model"

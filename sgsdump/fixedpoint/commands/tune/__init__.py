@@ -1,40 +1,46 @@
 """Find the smallest set of INT16 convolutions that brings the outputs within the limits.
 
---first stops at the first plan within the limits. --explain only shows how much each convolution contributes to the
-output error. Limits are COS >= 0.99 and RMSE <= 0.1 unless you set --min-cos or --max-rmse. Exit status: 0; 1 if you
-gave a limit and no plan is within it; 2 on errors. Ctrl-C ends the search with the best plans so far; rerun to resume.
+By default, tune searches for the smallest plan in a time budget. --first stops
+at the first plan within the limits. --explain shows how much each convolution
+contributes to the output error, without a search.
+
+Limits: COS >= 0.99 and RMSE <= 0.1, or --min-cos and --max-rmse. Exit status: 0;
+1 if you gave a limit and no plan is within it; 2 on errors. Ctrl-C ends the
+search with the best plans so far; rerun the command to resume.
 
 examples:
-  sgsdump tune -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o tuned
-  sgsdump tune -m net.onnx -i pictures/ --input-config input_config.ini -o tuned --target "output-cos>=0.999"
-  sgsdump tune -m net.onnx -i pictures/ --input-config input_config.ini -o tuned --metric faces.py:matches --budget 60s
-  sgsdump tune --first -m net.onnx -i pictures/ -n preprocess.py --input-config input_config.ini -o tuned
+  sgsdump tune -m net.onnx -i images/ -n preprocess.py --input-config input_config.ini -o tuned
+  sgsdump tune -m net.onnx -i images/ --input-config input_config.ini -o tuned --target "output-cos>=0.999"
+  sgsdump tune -m net.onnx -i images/ --input-config input_config.ini -o tuned --metric faces.py:matches --budget 60s
+  sgsdump tune --first -m net.onnx -i images/ -n preprocess.py --input-config input_config.ini -o tuned
   sgsdump tune --explain -m net.onnx --input-config input_config.ini --ranges log/tensor_min_max.txt
 
 --explain:
-  Needs --ranges or -i; without --ranges, the images calibrate. The result is better the more you give:
+  Needs --ranges or -i; without --ranges, the images calibrate. Evidence:
   --ranges  inputs whose range is over 30
-  --dump    inputs whose values are concentrated in a small part of their range
+  --dump    inputs whose values use only a small part of their range
   --fixed   layers of RMSE over 0.5, and the convolutions before them
-  -i        each convolution's own and inherited error, and the output error that it causes alone at 8 bits
+  -i        own and inherited error of each convolution, and the output error
+            that it causes alone at INT8
 
 targets (--target):
-  output-cos>=X (the lowest COS of any output), output-rmse<=X, error<=X, or metric>=X with --metric. The metric is your
-  Python function f(outputs, float_outputs) -> number, for every image; the mean counts, and higher is better.
+  output-cos>=X (lowest COS of any output), output-rmse<=X, error<=X, or
+  metric>=X with --metric. The metric is a Python function
+  f(outputs, float_outputs) -> number, called for every image. The mean counts;
+  higher is better.
 
 the folder -o:
   input_config.ini           yours, with the tensor_arrays of the plan
-  optimized_quant_info.json  quant parameters of the plan, for `sgsdump calibrate --quant-file`; the .pkl (--first: with
-                             --pickle) is for --quant_file of the SDK's sim_calibrator.py
-  optimized.onnx             the fixed model (default: with --fixed-model)
-  report.html                every layer of the plan's fixed model against the float model
+  optimized_quant_info.json  the plan, for calibrate --quant-file
+  optimized_quant_info.pkl   the same for the SDK (--first: with --pickle)
+  optimized.onnx             the fixed model (search: with --fixed-model)
+  report.html                every layer of the plan
   cured.onnx                 with --cure: the model that all results are for
-  default                    also the files of each rate, as NAME_i_RATE; pareto.csv, .json and .png with all plans;
-                             progress.json, which keeps every plan tried
-  --first                    also rounds.txt and .json, log/, and the dumps of the first image, float.bin and fixed.bin
-  --explain                  only input_config.ini, contributions.json and .csv, report.html with the same table, and
-                             log/ if the images calibrated
-  Results of an earlier run are replaced all at once; your own files stay.
+  search                     NAME_i_RATE for each rate; pareto.csv, .json, .png;
+                             progress.json
+  --first                    rounds.txt and .json, log/, float.bin, fixed.bin
+  --explain                  contributions.json and .csv; log/ if calibrated
+  Results of an earlier run are replaced; your own files stay.
 
 More: docs/tune_int16.md
 """
@@ -46,13 +52,18 @@ from pathlib import Path
 
 from sgsdump.commands.options import (
     INPUTS,
+    add_cure,
     add_feeds,
+    add_fixed,
     add_input_config,
     add_json,
     add_judges,
     add_limits,
     add_model,
+    add_num_process,
+    add_output,
     add_quant_level,
+    add_ranges,
     add_scheduler,
     add_strict_sdk,
     network_of,
@@ -70,8 +81,8 @@ USAGE = """\
 sgsdump tune -m MODEL -i IMAGES -o FOLDER [--first] [options]
        sgsdump tune --explain -m MODEL [-i IMAGES] [--ranges TENSOR_MIN_MAX] [-o FOLDER] [options]"""
 RARE = (
-    *("--weight-file", "--model-inputs", "--model-outputs", "--data-loader-script", "--strict-sdk", "--rates", "--cost"),
-    *("--objective", "--num-process", "--scheduler", "--fixed-model", "--pickle", "--dump", "--fixed"),
+    *("--weight-file", "--model-inputs", "--model-outputs", "--data-loader-script", "--strict-sdk", "--rates"),
+    *("--cost", "--objective", "--num-process", "--scheduler", "--fixed-model", "--pickle", "--dump", "--fixed"),
 )
 _RUN = {EXPLAIN: explain.run, FIRST: first.run, SEARCH: search.run}
 
@@ -112,18 +123,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     plans.add_argument(
         "--rounds", type=whole_number, metavar="N", help=f"with --first: maximum number of rounds ({MOST_ROUNDS})"
     )
-    plans.add_argument(
-        "--cure", action="store_true", help="start from the cured model (see cure); convert the cured model then"
-    )
+    add_cure(plans, "start from the cured model (see cure); convert the cured model then")
     known = parser.add_argument_group("with --explain")
-    known.add_argument("--ranges", type=Path, metavar="TENSOR_MIN_MAX", help="ranges: text, JSON or pickle")
+    add_ranges(known, "calibration ranges: text, JSON or pickle")
     known.add_argument("--dump", type=Path, metavar="FLOAT_DUMP", help="dump of the float model")
-    known.add_argument("--fixed", type=Path, metavar="FIXED_DUMP", help="dump of the fixed model, of the same image")
+    add_fixed(known, "dump of the fixed model, of the same image", "FIXED_DUMP")
     many = parser.add_argument_group("processes").add_mutually_exclusive_group()
-    many.add_argument("--num-process", type=whole_number, metavar="N", help="processes for calibration (default: 1)")
+    add_num_process(many, "processes for calibration", None)
     add_scheduler(many, "calibrate and run plans")
     results = parser.add_argument_group("results")
-    results.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="folder for the results")
+    add_output(results, "folder for the results", "FOLDER")
     add_json(results, "also write the table, the rounds or the contributions as JSON to this file")
     results.add_argument("--fixed-model", action="store_true", help="write the fixed models, optimized_i_RATE.onnx")
     results.add_argument("--pickle", action="store_true", help="also write quant parameters as pickle (protocol 3)")
