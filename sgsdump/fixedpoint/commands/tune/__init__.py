@@ -4,8 +4,8 @@ By default, tune searches for the smallest plan in a time budget. --first stops
 at the first plan within the limits. --explain shows how much each convolution
 contributes to the output error, without a search.
 
-Limits: COS >= 0.99 and RMSE <= 0.1, or --min-cos and --max-rmse. Exit status: 0;
-1 if you gave a limit and no plan is within it; 2 on errors. Ctrl-C ends the
+Limits: COS >= 0.99 and RMSE <= 0.1, or --min-cos and --max-rmse. Exit status:
+0; 1 if you gave a limit and no plan is within it; 2 on errors. Ctrl-C ends the
 search with the best plans so far; rerun the command to resume.
 
 examples:
