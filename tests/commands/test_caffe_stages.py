@@ -65,7 +65,7 @@ def test_the_ranges_of_a_calibration_are_taken(net, capsys):
 
 
 REPEATED = [layer._replace(name="relu") if layer.type == "ReLU" else layer for layer in LAYERS]
-WARNING = "warning: two layers are called 'relu', and SDK 1.1.5 refuses such a net; rename one before you convert it"
+WARNING = "warning: two layers are called 'relu', and SDK 1.1.5 refuses such a model; rename one before you convert it"
 
 
 @pytest.mark.parametrize(

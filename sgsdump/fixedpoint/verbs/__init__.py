@@ -1,1 +1,1 @@
-"""What a user calls: a function for each thing that sgsdump does to a model, by the name of its command."""
+"""Public functions of fixed point, one per command: calibrate, cure, diagnose, simulate and tune."""

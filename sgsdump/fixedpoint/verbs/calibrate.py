@@ -1,4 +1,4 @@
-"""``calibrate``: the fixed model of a float model, pictures and input_config.ini, and the range of every tensor."""
+"""``calibrate``: make the fixed model and the range of every tensor from a float model, images and input_config.ini."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 
 DEFAULT = "L5"
 THRESHOLD = 0.002
-# At these levels large weights stay in their file.
+# These levels read one weight at a time, so large weights can stay in their file.
 BY_PARTS = "L1", "L2"
 
 
 @dataclass(frozen=True)
 class How:
-    """How the fixed model is made.
+    """Calibration options.
 
-    level       L1 to L5.
-    quant_file  ranges, bits and weights that a user decided.
-    threshold   L4, L5: what changes the outputs by more is raised to 16 bits.
-    fuse        operators that the hardware computes as one do not show.
-    range_room  INT16 ranges are wider than the images fill, for images not seen.
-    plan_of     a fixed model whose convolutions with INT16 weights have them here too; neither the configuration nor a
-                level raises others.
+    level       L1 to L5
+    quant_file  user's ranges, bits and weights
+    threshold   L4, L5: output change above which a convolution is raised to INT16
+    fuse        hide tensors inside operators that the hardware computes as one
+    range_room  widen INT16 ranges for unseen images
+    plan_of     fixed model whose INT16 convolutions are INT16 here too; neither the configuration nor a level raises
+                others
     """
 
     level: str
@@ -53,17 +53,26 @@ class How:
 
 @dataclass(frozen=True, eq=False)
 class FixedModel:
-    """A fixed model, as it was calibrated: ONNX that computes in the hardware's integers.
+    """A calibrated fixed model: ONNX that computes in the hardware's integers.
 
-    model        the fixed model; ``simulate`` and ``compare`` take it.
-    calibration  what was measured on the feeds.
-    imported     the float model that was calibrated, and what the quant file said of it.
-    fixed        the plan of types, and what was noticed while it was made.
-    how          how it was made.
-    warnings     what was assumed, and what SDK 1.1.5 says of the model.
-    metric       yours, of the float and of the fixed model, its mean over the feeds; None without one.
-    measured     tensors whose ranges are measured on the feeds although a quant file was given, which does not tell
-                 them.
+    Attributes
+    ----------
+    model : Model
+        Fixed model; an argument of ``simulate``.
+    calibration : Calibration
+        Ranges and statistics measured on the calibration data.
+    imported : Imported
+        Float model that was calibrated, with the contents of the quant file.
+    fixed : fixed_model.FixedModel
+        Planned type, scale and zero point of each tensor, with notes.
+    how : How
+        Calibration options.
+    warnings : tuple of str
+        Inferred settings, and restrictions of SDK 1.1.5 that the model exceeds.
+    metric : tuple of (float, float) or None
+        Mean of the user's metric over the data, for the float model and for the fixed model.
+    measured : tuple of str
+        Tensors whose range is missing in the given quant file and was therefore measured on the data.
     """
 
     model: Model
@@ -77,34 +86,51 @@ class FixedModel:
 
     @property
     def ranges(self) -> Mapping[str, Range]:
-        """Every float tensor's range by name, in the model's order."""
+        """Calibrated range of each float tensor by name, in the order of the model."""
         return self.calibration.ranges
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is only approximate in it, a sentence each."""
+        """Operators that are computed only approximately, one sentence per item."""
         return self.fixed.notes
 
     @property
     def has_tight_int16(self) -> bool:
-        """Whether convolutions read INT16 in ranges of these images alone: ``range_room`` would help on others."""
+        """Whether convolutions read INT16 tensors whose ranges fit only these images; ``range_room`` widens them."""
         from sgsdump.fixedpoint.quantisation.float_model import deployed
         from sgsdump.models.graph import Graph
 
         if self.how.quant_file is not None or self.how.range_room:
             return False
-        graph = Graph(deployed(self.imported.model))  # inputs of the network have no room
+        graph = Graph(deployed(self.imported.model))  # inputs of the model never get room
         wide = (graph.producer[name] for name, bits in self.convolutions.items() if bits == 16)
         return any(node.input[0] not in graph.inputs for node in wide)
 
     @property
     def convolutions(self) -> dict[str, int]:
-        """The bits of each convolution's weights."""
+        """Bit width (8 or 16) of each convolution's weights, by name."""
         return {name: 8 * quant.dtype.itemsize for name, quant in self.fixed.plan.weights.items() if quant.dtype}
 
     def save(self, path: str | Path, log: str | Path | None = None) -> Path:
-        """Write the fixed model; into the folder ``log``, where one is given, the ranges as the SDK's calibrator does
-        (``tensor_min_max.txt`` and what lies beside it). Raises OutputError."""
+        """Write the fixed model and, if asked for, its ranges.
+
+        Parameters
+        ----------
+        path : str or Path
+            ONNX file to write.
+        log : str or Path, optional
+            Folder for the ranges, in the format of the SDK's calibrator (``tensor_min_max.txt`` and further files).
+
+        Returns
+        -------
+        Path
+            ``path``.
+
+        Raises
+        ------
+        OutputError
+            If a file cannot be written.
+        """
         from contextlib import nullcontext
 
         from sgsdump.files.atomic_write import replacing, replacing_folder, together
@@ -119,13 +145,13 @@ class FixedModel:
         return path
 
     def write(self, path: Path, file: IO[bytes]) -> None:
-        """Into a file that becomes ``path``. Raises ModelError, OutputError."""
+        """Write the fixed model into an open file that becomes ``path``. Raises ModelError, OutputError."""
         from sgsdump.fixedpoint.quantisation.float_model import save_model
 
         save_model(self.fixed.proto, path, file)
 
     def write_log(self, folder: Path, form: Literal["text", "json"] = "text") -> Path:
-        """Fill an empty folder; returns the file of the ranges. Raises OutputError."""
+        """Write the ranges into an empty folder and return their file. Raises OutputError."""
         from sgsdump.fixedpoint.quantisation.calibration_log import LogOptions, write_log
 
         weights = self.how.level != "L1" or bool(self.imported.changed)
@@ -133,7 +159,7 @@ class FixedModel:
         return write_log(folder, self.imported.model, self.calibration, self.fixed.plan, options)
 
     def to_pandas(self) -> Any:
-        """The ranges as a DataFrame: ``name``, ``low`` and ``high``. Raises MissingExtra without pandas."""
+        """Return the ranges as a DataFrame with ``name``, ``low`` and ``high``. Raises MissingExtra without pandas."""
         from sgsdump.dumps.tables import data_frame
 
         rows = [(name, float(each.low), float(each.high)) for name, each in self.ranges.items()]
@@ -156,22 +182,51 @@ def calibrate(
     plan_of: str | Path | None = None,
     **beside: Unpack[Beside],
 ) -> FixedModel:
-    """The fixed model of a float model; as ``sgsdump calibrate``.
+    """Make the fixed model of a float model, as ``sgsdump calibrate`` does.
 
-    model        ONNX, or Caffe's ``.prototxt`` (with ``weight_file``).
-    data         pictures, a folder, a list file, ``.npy``, ``.npz`` or ``random``; a data loader ``FILE.py[:NAME]``; an
-                 array, a dictionary of arrays by input name, or an iterable of these.
-    quant_level  L1 to L5 (L5; of a quant file's ranges that of its log): weights per channel from L2 on, ranges fitted
-                 at L3 and L5, 16 bits proposed at L4 and L5.
-    quant_file   ranges, bits and weights of your own.
-    processes    that run the feeds; the result is the same.
-    metric       f(outputs, float_outputs) or ``FILE.py:f``, see ``tune``: its mean of the float and of the fixed model
-                 over the feeds is ``fixed.metric``.
-    range_room   widen INT16 ranges by half or more, for images not seen; ranges of the quant file stay.
-    plan_of      a fixed model (``fixed.sim``, or of ``calibrate``), whose INT16 convolutions are INT16 here too.
-    beside       ``preprocess``, ``input_config``, ``weight_file``, ``model_inputs``, ``model_outputs``, ``strict_sdk``.
+    Parameters
+    ----------
+    model : str or Path
+        ONNX model, or Caffe's ``.prototxt`` (with ``weight_file``).
+    data : str, Path, array, mapping or iterable
+        Calibration data: images (a file, a folder, a list file), ``.npy``, ``.npz`` or ``random``; a data loader
+        ``FILE.py[:NAME]``; an array in the shape and type of the model's input, a dictionary of arrays by input name,
+        or an iterable of arrays or dictionaries.
+    quant_level : {"L1", "L2", "L3", "L4", "L5"}, optional
+        Calibration level. Weights have one scale per output channel from L2 on; activation ranges are fitted at L3 and
+        L5; convolutions are raised to INT16 at L4 and L5. Default: L5, or with a quant file the level of its log.
+    quant_file : str or Path, optional
+        Your own ranges, bits and weights.
+    processes : int
+        Number of processes that run the data; the result does not depend on it.
+    metric : str or callable, optional
+        Your accuracy, f(outputs, float_outputs) -> number or ``FILE.py:f``. ``metric`` of the result has its means.
+    range_room : bool
+        If True, widen INT16 ranges by half or more for unseen images. Ranges of a quant file stay.
+    plan_of : str or Path, optional
+        Fixed model (``fixed.sim``, or made by ``calibrate``) whose INT16 convolutions are INT16 here too.
+    **beside
+        ``preprocess``: your preprocess file; for several inputs, one per input, separated by commas.
+        ``input_config``: input_config.ini; required for images, inferred for arrays.
+        ``weight_file``: weights of a Caffe model.
+        ``model_inputs``, ``model_outputs``: names of the tensors at which a part of the model begins and ends.
+        ``strict_sdk``: raise ModelError if SDK 1.1.5 refuses the model.
 
-    Raises SgsdumpError: what cannot be read, fed or quantised.
+    Returns
+    -------
+    FixedModel
+        Fixed model with its ranges.
+
+    Raises
+    ------
+    SgsdumpError
+        If a file cannot be read, or if the model cannot be fed or quantised.
+
+    Examples
+    --------
+    >>> fixed = sgsdump.calibrate("net.onnx", "images/", input_config="input_config.ini")  # doctest: +SKIP
+    >>> fixed.ranges["conv1"]  # doctest: +SKIP
+    >>> fixed.save("net_fixed.onnx", log="log")  # doctest: +SKIP
     """
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.fixedpoint.tuning.criteria import load_metric
@@ -189,7 +244,7 @@ def calibrate(
 
 
 def with_metric(made: FixedModel, feeds: Feeds, metric: UserMetric | None, progress: Progress) -> FixedModel:
-    """Raises what the metric raises."""
+    """Return the fixed model with the means of a metric. Raises what the metric raises."""
     from sgsdump.fixedpoint.tuning.worth import metrics_of
     from sgsdump.models.feeds.by_content import PicturePairs
 
@@ -201,15 +256,17 @@ def with_metric(made: FixedModel, feeds: Feeds, metric: UserMetric | None, progr
 
 
 def level_of(told: str | None, quant_file: Path | None, plan_of: Path | None = None) -> str:
-    """The level that is wanted; of a quant file the one that its log was made at, unless the user told another. With a
-    plan it raises nothing. Raises ConfigError for a quant file beside a plan."""
+    """Return the calibration level: the user's, else that of the quant file's log, else the default.
+
+    With a plan or a quant file, the level raises no convolution to INT16. Raises ConfigError if both are given.
+    """
     from sgsdump.errors import ConfigError
     from sgsdump.fixedpoint.quantisation.calibration_log import has_weight_ranges
     from sgsdump.fixedpoint.quantisation.levels import WITHOUT_BITS
 
     if plan_of is not None:
         if quant_file is not None:
-            raise ConfigError("--quant-file and --plan-of both decide the bits; give one of them")
+            raise ConfigError("--quant-file and --plan-of both select the bits; give only one")
         return WITHOUT_BITS[told or DEFAULT]
     if quant_file is None:
         return told or DEFAULT
@@ -218,11 +275,11 @@ def level_of(told: str | None, quant_file: Path | None, plan_of: Path | None = N
     return WITHOUT_BITS[told or DEFAULT]
 
 
-_PRINTED = 1e-5  # of a range's width, what a text file's digits leave
+_PRINTED = 1e-5  # rounding of a text file's digits, relative to the width of the range
 
 
 def _is_near(given: Range, seen: Range | None) -> bool:
-    """Return whether two ranges are one, as far as a text file prints it."""
+    """Return whether two ranges are equal within the rounding of a text file."""
     if seen is None:
         return False
     width = max(seen.high - seen.low, 1e-12)
@@ -230,7 +287,7 @@ def _is_near(given: Range, seen: Range | None) -> bool:
 
 
 def calibrated(opened: OpenNetwork, feeds: Feeds, how: How, workers: Workers, progress: Progress) -> FixedModel:
-    """The fixed model of a network that is open. Raises what calibrating and making it raise."""
+    """Make the fixed model of an open network. Raises errors of calibration and of the data."""
     from sgsdump.fixedpoint.quantisation.calibration import CalibrationOptions, calibrate, is_long
     from sgsdump.fixedpoint.quantisation.calibration_log import read_log
     from sgsdump.fixedpoint.quantisation.fixed_model import check_that_it_runs, make_fixed, rehearse
@@ -245,7 +302,7 @@ def calibrated(opened: OpenNetwork, feeds: Feeds, how: How, workers: Workers, pr
     from sgsdump.fixedpoint.quantisation.ranges.statistics import SideRanges, side_ranges, updated, with_softmax
 
     model, config, first = opened.model, opened.config, feeds[0]
-    if how.plan_of is not None:  # in place of what the configuration raises
+    if how.plan_of is not None:  # the plan replaces the INT16 of the configuration
         config = replace(config, conv_format=None, tensor_arrays=(), by_level=(), by_quant_file=())
     imported, side = Imported(model, config), SideRanges()
     if how.quant_file is not None:
@@ -261,8 +318,8 @@ def calibrated(opened: OpenNetwork, feeds: Feeds, how: How, workers: Workers, pr
     calibration = calibrate(imported.model, feeds, imported.config, options, workers, progress)
     others: set[str] = set()
     if how.quant_file is not None and is_log(how.quant_file):
-        # A log of this very calibration is completed by what its images show of channels and Softmaxes; no other is.
-        # With a list of quant parameters the SDK takes both from the images (tests/golden/sigmastar/cured/ranged_L2).
+        # Ranges of channels and softmax tables are measured on the images only if the log is of this calibration.
+        # With a list of quant parameters, the SDK measures both (tests/golden/sigmastar/cured/ranged_L2).
         own = with_softmax(calibration.ranges, side_ranges(calibration.statistics).softmax)
         seen = calibration.ranges, calibration.seen, own
         others = {n for n, given in imported.ranges.items() if not any(_is_near(given, each.get(n)) for each in seen)}

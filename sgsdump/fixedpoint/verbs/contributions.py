@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A measurement in the float approximation, the words of tensor_arrays that follow, and the outputs expected with
-    these raised."""
+    """A measurement in the float approximation, the resulting entries of tensor_arrays, and the expected outputs."""
 
     trial: SensitivityAnalysis
     measurement: Measurement
@@ -44,7 +43,7 @@ def measured_words(
     verdicts: tuple[Advice, ...],
     convolutions: Sequence[Convolution],
 ) -> Measured:
-    """Return the words that follow from the measurement; ``verdicts``: of each convolution."""
+    """Return the entries that follow from the measurement and from the verdict on each convolution."""
     from sgsdump.fixedpoint.tuning.advice import tensor_arrays
     from sgsdump.fixedpoint.tuning.rules_of_thumb import config_names
 
@@ -74,7 +73,7 @@ def sources(
 
 @dataclass(frozen=True, eq=False)
 class Plans:
-    """Fixed models of one network, each with other inputs of convolutions at INT16."""
+    """Fixed models of one float model, each with different convolution inputs at INT16."""
 
     quant_level: str
     network: OpenNetwork
@@ -86,7 +85,7 @@ class Plans:
         return replace(self.network.config, conv_format=conv_format, tensor_arrays=names)
 
     def outputs(self, plans: Iterable[InputConfig], held: Mapping[str, Range] = {}) -> list[PlanOutputs]:
-        """Return the outputs in the hardware's integers; ``held``: ranges in place of those of calibration."""
+        """Return the outputs in the hardware's integers; ``held`` has ranges that replace calibrated ones."""
         from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
         from sgsdump.fixedpoint.quantisation.float_model import deployed
         from sgsdump.fixedpoint.quantisation.objective import watched_tensors

@@ -1,4 +1,4 @@
-"""``cure``: a float model rewritten so that 8 bits lose less, before any convolution gets 16."""
+"""``cure``: rewrite a float model so that INT8 loses less accuracy, before any convolution needs INT16."""
 
 from __future__ import annotations
 
@@ -31,17 +31,37 @@ def cure(
     validate: Data | None = None,
     **beside: Unpack[Beside],
 ) -> Cured:
-    """A float model rewritten so that 8 bits lose less; as ``sgsdump cure``.
+    """Rewrite a float model so that INT8 loses less accuracy, as ``sgsdump cure`` does.
 
-    model, data, beside  see ``calibrate``.
-    quant_level  that the model is cured for.
-    cures        which are tried, of ``ranges``, ``fold``, ``equalise``, ``absorb``, ``bias`` and ``round``; without it
-                 all.
-    validate     images of the kind that the network is for, or other data, to judge by; without it the folds of
-                 ``data`` in turn, by content.
+    Parameters
+    ----------
+    model : str or Path
+        Float model, see ``calibrate``.
+    data : str, Path, array, mapping or iterable
+        Images or arrays to fit to, see ``calibrate``.
+    quant_level : {"L1", "L2", "L3", "L4", "L5"}
+        Calibration level that the model is cured for.
+    cures : sequence of str
+        Cures to try: ``ranges``, ``fold``, ``equalise``, ``absorb``, ``bias`` and ``round``. Default: all.
+    validate : str, Path, array, mapping or iterable, optional
+        Held-out images that judge the cures. By default each fold of ``data`` judges in turn.
+    **beside
+        ``preprocess``, ``input_config``, ``weight_file`` and further options, see ``calibrate``.
 
-    ``save`` writes the model and, beside it, its ranges. Raises SgsdumpError: what cannot be read, fed or calibrated,
-    and a cure that does not exist.
+    Returns
+    -------
+    Cured
+        Rewritten model with its ranges and the effect of each cure. ``save`` writes both.
+
+    Raises
+    ------
+    SgsdumpError
+        If a file cannot be read, if the model cannot be fed or calibrated, or if a cure is unknown.
+
+    Examples
+    --------
+    >>> cured = sgsdump.cure("net.onnx", "images/", input_config="input_config.ini")  # doctest: +SKIP
+    >>> cured.save("cured.onnx")  # doctest: +SKIP
     """
     from sgsdump.fixedpoint.curing.steps import CURES, CureOptions
     from sgsdump.progress import bars
@@ -56,8 +76,10 @@ def cure(
 def cured(
     network: Network, opened: OpenNetwork, how: CureOptions, feeds: tuple[Feeds, Feeds | None], progress: Progress
 ) -> Cured:
-    """Of a network that is open; ``feeds``: those that it is fitted to, and those that judge. Raises what curing does,
-    and ConfigError for data that is in both."""
+    """Cure an open network; ``feeds`` are the images to fit to and, optionally, held-out images that judge.
+
+    Raises ConfigError if an image is in both, and errors of the cures.
+    """
     from sgsdump.fixedpoint.curing.cure import cure
     from sgsdump.fixedpoint.quantisation.fixed_model import rehearse
     from sgsdump.models.model import open_model

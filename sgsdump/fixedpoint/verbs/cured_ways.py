@@ -1,8 +1,8 @@
-"""What starts from a cured model: ``diagnose --cure`` with ways onto the chip, ``tune --cure``, ``repair --cure``.
+"""Work on a cured model: the ways that ``diagnose --cure`` compares, and the start of ``tune --cure``.
 
-The ways are all run in the hardware's integers on the same held-out images, and compared with the float model as given.
-A plan of 16 bits goes onto the model with those cures alone that keep what it computes: biases and weights that make
-up for 8 bits are wrong where there are 16.
+A way is one option for deployment: the model as it is, cured at INT8, cured with an INT16 plan, or all INT16. All ways
+run in the hardware's integers on the same held-out images and are compared with the original float model. An INT16 plan
+uses only the cures that keep the function of the model: corrections of biases and weights for INT8 are wrong at INT16.
 """
 
 from __future__ import annotations
@@ -49,12 +49,13 @@ def with_cure(
     folder: tuple[Path, Path],
     progress: Progress,
 ) -> Diagnosed:
-    """Cures the network; the diagnosis with what there is to do then, every layer so, and the models that it writes
-    beside the rest: cured.onnx, and with a plan planned.onnx, with their quant files.
+    """Cure the model of a diagnosis, and add the ways, the errors of every layer, and the models to write.
 
-    task      the level and the limits.
-    evaluate  the pictures that the diagnosis judged by, where they are not the network's own.
-    folder    for the values of pictures, and where the models will be.
+    The models are cured.onnx and, with a plan, planned.onnx, each with its quant file.
+
+    task      level and limits
+    evaluate  images that the diagnosis judged by; None: those of the network
+    folder    folder for temporary dumps, and the folder that the models will be in
     """
     from sgsdump.fixedpoint.reports.cured import cured_steps
     from sgsdump.fixedpoint.reports.diagnosis import TRY_CURE
@@ -106,7 +107,7 @@ def _layers(best: Subject, pairs: PicturePairs, folder: Path, progress: Progress
 def cure_opened(
     network: Network, opened: OpenNetwork, level: str, cures: tuple[str, ...] = (), progress: Progress | None = None
 ) -> Cured:
-    """Cure a network that is open, judged on the folds of its images; ``cures``: all without it."""
+    """Cure an open model, judged on the folds of its images; without ``cures``, try all."""
     from sgsdump.fixedpoint.curing.cure import cure
     from sgsdump.fixedpoint.curing.steps import CURES, CureOptions
     from sgsdump.models.model import open_model
@@ -120,7 +121,7 @@ def cure_opened(
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """A network whose model is cured, for what raises convolutions: ``opened`` with the cured model in it."""
+    """A cured model to raise convolutions on; ``opened`` contains the cured model."""
 
     opened: OpenNetwork
     cured: Cured
@@ -132,21 +133,24 @@ class Start:
         per_channel: bool,
         some: Mapping[str, Range] | None = None,
     ) -> dict[str, Range]:
-        """The calibrated ranges of the cured model with those of its quant file; ``per_channel``: above L1; ``some``:
-        as calibrated on some of the images, to be widened as much."""
+        """Return calibrated ranges, replaced and widened by the quant file of the cured model.
+
+        per_channel  True above L1
+        some         ranges calibrated on some of the images, to widen by the same factors
+        """
         model, params = self.opened.model, self.cured.params
         wide = with_room(model, ranges, params, self.opened.config, side if per_channel else None)
         return wide if some is None or some is ranges else _widened_as(some, ranges, wide)
 
     def lines(self) -> list[str]:
-        """What the cures brought in 8 bits."""
+        """Return the effect of the cures at INT8, as lines."""
         from sgsdump.fixedpoint.reports.cured import lines, summary
 
         return [*lines(self.cured), f"before anything is raised: {summary(self.cured)}"]
 
 
 def _widened_as(some: Mapping[str, Range], every: Mapping[str, Range], wide: Mapping[str, Range]) -> dict[str, Range]:
-    """Return the ranges ``some`` as much wider as ``wide`` are than ``every``; ``wide`` where both are one."""
+    """Widen the ranges ``some`` by the factors from ``every`` to ``wide``; use ``wide`` where both are equal."""
     from sgsdump.fixedpoint.quantisation.tensor_scales import INT16, UINT8
 
     found = {}
@@ -168,8 +172,7 @@ def _scaled(some: Range, measured: Range, wide: Range) -> Range:
 
 
 def start_cured(network: Network, opened: OpenNetwork, level: str, progress: Progress) -> Start:
-    """Cured with what keeps the float model's function: biases and weights that make up for 8 bits are wrong where
-    there are 16."""
+    """Cure a model with only the cures that keep its function; see the module."""
     from sgsdump.fixedpoint.curing.fold import rewritten
     from sgsdump.fixedpoint.curing.steps import KEEPING
 
@@ -179,7 +182,7 @@ def start_cured(network: Network, opened: OpenNetwork, level: str, progress: Pro
 
 @dataclass(frozen=True)
 class Task:
-    """What the ways are those of: the opened float model, and how it is calibrated and judged."""
+    """The open float model of the ways, with the options for calibrating and judging."""
 
     model: Model
     feeds: Feeds
@@ -190,9 +193,11 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Ways:
-    """``planned``: the float model and the quant file's entries of the plan, which raise its convolutions; None where
-    the cured model needs no plan, or none helps. ``best``: the fixed model of the plan, or the cured one, beside a
-    float model with the same scales that computes what the network does."""
+    """The measured ways.
+
+    best     fixed model of the plan, else the cured one, with an equivalent float model that has the same scales
+    planned  float model and quant file entries of the plan; None if no plan is needed, or none helps
+    """
 
     ways: tuple[Way, ...]
     best: Subject
@@ -200,9 +205,9 @@ class Ways:
 
 
 def ways_of(task: Task, cured: Cured, progress: Progress) -> Ways:
-    """Measure the ways: on the images that judged the cure, each calibrated without the images that judge it.
+    """Measure the ways on the images that judged the cure, each calibrated without the images that judge it.
 
-    A plan that makes an output worse than the cured model by more than WORSE is left out. Raises what calibrating does.
+    A plan that makes an output worse than the cured model by more than WORSE is left out. Raises errors of calibration.
     """
     from sgsdump.fixedpoint.curing.ranges import params_of
     from sgsdump.fixedpoint.curing.steps import ALL_16, AS_IT_IS, CURED_8, PLAN, Way
@@ -234,7 +239,7 @@ def ways_of(task: Task, cured: Cured, progress: Progress) -> Ways:
 
 
 def _raised(advice: MeasuredAdvice) -> int:
-    """How many convolutions the advised plan has at 16 bits."""
+    """Return the number of convolutions that the advised plan has at INT16."""
     assert advice.promise is not None
     analysis = advice.measured.analysis
     domains = {analysis.switch(name) for name in advice.promise.names}
@@ -244,7 +249,7 @@ def _raised(advice: MeasuredAdvice) -> int:
 def _cured_subject(
     task: Task, proto: ModelProto, params: tuple[QuantParam, ...] | None, progress: Progress
 ) -> tuple[Room, Subject]:
-    """Return a cured model as ``calibrate`` makes it with its quant file, and what gives other ranges that room."""
+    """Return a cured model, calibrated with its quant file, and a function that widens other ranges alike."""
     from sgsdump.fixedpoint.curing.fold import rewritten
     from sgsdump.fixedpoint.quantisation.calibration import calibrate
     from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject
@@ -265,7 +270,7 @@ def _cured_subject(
 
 
 def _all_16(task: Task, progress: Progress) -> tuple[Subject, Room]:
-    """Return the model as it is with every convolution at 16 bits, and what gives its INT16 ranges room."""
+    """Return the original model at all INT16, and a function that gives its INT16 ranges room."""
     from sgsdump.fixedpoint.curing.ranges import with_int16_room
     from sgsdump.fixedpoint.quantisation.diagnosis.subject import calibrated
     from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
@@ -287,8 +292,10 @@ def with_room(
     config: InputConfig,
     side: SideRanges | None,
 ) -> dict[str, Range]:
-    """A cured model's calibrated ranges with those of its quant file, and room in INT16 for what is raised later;
-    ``side``: where weights have a scale for each output channel."""
+    """Return a cured model's ranges, replaced by its quant file, with room for tensors raised to INT16 later.
+
+    side  channel ranges, if weights have one scale per output channel; else None
+    """
     from sgsdump.fixedpoint.curing.ranges import weight_room, widened
     from sgsdump.fixedpoint.quantisation.quant_file import import_params
 

@@ -1,4 +1,4 @@
-"""``diagnose``: where a network loses accuracy in fixed point, and what to do about it."""
+"""``diagnose``: find where a model loses accuracy in fixed point, measure the causes, and recommend a remedy."""
 
 from __future__ import annotations
 
@@ -44,19 +44,28 @@ if TYPE_CHECKING:
     from sgsdump.sidecars.quant_param_entries import QuantParam
 
 MAX_IMAGES, FOLDER = 10, "diagnosis"
-MEASURED = 4  # of them, for sensitivities
+MEASURED = 4  # images that sensitivities are measured on
 
 Tell = Callable[[Iterable[str]], None]
 
 
 class DiagnoseOptions(Beside, JudgedBy, total=False):
-    """What a diagnosis is asked for; see also ``JudgedBy``.
+    """Options of ``diagnose``, in addition to those of ``JudgedBy``.
 
-    fixed     a fixed model, of ``calibrate`` or quantised by others (ONNX: QDQ, QOperator; TFLite, OpenVINO).
-    ranges    a ``tensor_min_max.txt`` or a quant file, in place of calibrating.
-    max_images  compare layers on at most so many images, those with the largest output error (10).
-    min_cos, max_rmse  what the outputs and layers must hold; without both the documented limits, 0.99 and 0.1.
-    cure      say first what curing brings in 8 bits; takes minutes.
+    Attributes
+    ----------
+    fixed : str or Path, optional
+        Fixed model of ``calibrate``, or a model quantised with another tool (ONNX with QDQ or QOperator nodes, TFLite,
+        OpenVINO). By default the fixed model is made here.
+    ranges : str or Path, optional
+        ``tensor_min_max.txt`` or a quant file to use instead of calibrating.
+    max_images : int
+        Maximum number of images to compare layers on: those with the largest output error. Default: 10.
+    min_cos, max_rmse : float, optional
+        Limits for outputs and layers: cosine similarity, and RMSE as the SDK defines it, sum(|y - r|) / sum(|r|). If
+        both are missing, the documented limits 0.99 and 0.1 apply.
+    cure : bool
+        If True, also report the effect of ``cure`` in INT8. Takes minutes.
     """
 
     fixed: str | Path | None
@@ -70,12 +79,35 @@ class DiagnoseOptions(Beside, JudgedBy, total=False):
 def diagnose(
     model: str | Path, data: Data, *, quant_level: str = "L5", **options: Unpack[DiagnoseOptions]
 ) -> Diagnosed:
-    """Where a network loses accuracy in fixed point, and what to do about it; as ``sgsdump diagnose``.
+    """Find where a model loses accuracy in fixed point, and recommend a remedy, as ``sgsdump diagnose`` does.
 
-    model, data  as of ``calibrate``; without ``input_config`` one is assumed, and ``found.report`` says so.
-    options      see ``DiagnoseOptions``; and what stands beside a model, see ``calibrate``.
+    Parameters
+    ----------
+    model : str or Path
+        Float model, see ``calibrate``.
+    data : str, Path, array, mapping or iterable
+        Images or arrays that calibrate and judge, see ``calibrate``.
+    quant_level : {"L1", "L2", "L3", "L4", "L5"}
+        Calibration level.
+    **options
+        See ``DiagnoseOptions`` and ``JudgedBy``. Also the options of ``calibrate`` that accompany a model, such as
+        ``preprocess``. Without ``input_config``, default settings are inferred and listed in the report.
 
-    Raises SgsdumpError: what cannot be read, fed, run or compared.
+    Returns
+    -------
+    Diagnosed
+        Verdict, next steps and the errors of every layer. ``save`` writes the folder of the command.
+
+    Raises
+    ------
+    SgsdumpError
+        If a file cannot be read, or if the model cannot be fed, run or compared.
+
+    Examples
+    --------
+    >>> found = sgsdump.diagnose("net.onnx", "images/", preprocess="preprocess.py")  # doctest: +SKIP
+    >>> print(found)  # doctest: +SKIP
+    >>> found.save("diagnosis")  # doctest: +SKIP
     """
     from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
     from sgsdump.progress import bars
@@ -91,23 +123,26 @@ def diagnose(
 
 
 def _untold(lines: Iterable[str]) -> None:
-    """In Python the report says it."""
+    """Unused in Python; the report carries these lines."""
 
 
 def diagnosed_in(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diagnosed:
-    """``folder`` is for what is written while layers are compared; ``tell`` gets what is assumed, before the work."""
+    """Diagnose a task.
+
+    ``folder`` holds temporary dumps of layers. ``tell`` receives the assumptions and warnings before the work starts.
+    """
     from sgsdump.errors import ConfigError, listed
     from sgsdump.fixedpoint.reports.graph_files import NetworkGraph
     from sgsdump.fixedpoint.verbs.cured_ways import with_cure
     from sgsdump.models.model import runtime_of
 
     if task.cure and (task.fixed or task.ranges):
-        raise ConfigError("--cure rewrites the float model and calibrates it anew; leave --fixed and --ranges out")
+        raise ConfigError("--cure rewrites and recalibrates the float model; leave --fixed and --ranges out")
     of_others = task.fixed is not None and (runtime_of(task.fixed) or is_quantised_by_others(task.fixed))
     if of_others and task.judges.given:
         raise ConfigError(
-            f"{listed(task.judges.given)}: plans of INT16 are judged so, and {task.fixed}, which others quantised, has "
-            f"none; leave it out"
+            f"{listed(task.judges.given)}: only for INT16 plans, and {task.fixed} was quantised with another tool; "
+            f"leave the option out"
         )
     if task.fixed is not None and runtime_of(task.fixed):
         native = _native_task(task)
@@ -139,7 +174,7 @@ def _native_task(task: Task) -> NativeTask:
 
     assert task.fixed is not None, "asked of a given model"
     if task.scheduler:
-        raise ConfigError(f"--scheduler: {task.fixed} is run here; leave it out")
+        raise ConfigError(f"--scheduler: {task.fixed} runs only on this machine; leave --scheduler out")
     network = task.network
     quantised = network.part.of(open_model(task.fixed, native=True))
     model = open_model(network.model, network.weight_file, native=True)
@@ -150,13 +185,14 @@ def _native_task(task: Task) -> NativeTask:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """How a fixed model did, why, and what is advised.
+    """The judgement on a fixed model: its outputs, the cause of their error, and the advice.
 
-    every   the pictures that judge.
-    advice  for the model as it is; None where nothing could be measured.
-    cause   what is to be put right before any INT16; ``root`` the same with what is left then.
-    worths  by the user's metric and on pictures held out, where these were asked for.
-    unseen  on images that nothing was fitted to, where there are any.
+    every   images that judge.
+    advice  advice for the model as it is; None if nothing could be measured.
+    cause   cause to remove before any INT16.
+    root    the same cause, with the remaining error and advice once it is removed.
+    worths  user's metric, and errors on held-out images, if asked for.
+    unseen  errors on images that nothing was fitted to, if there are any.
     """
 
     subject: Subject
@@ -170,13 +206,13 @@ class Judged:
 
     @property
     def advised(self) -> MeasuredAdvice | None:
-        """With the cause put right, where there is one."""
+        """The advice, with the cause removed if there is one."""
         if self.root is None:
             return self.advice
         return self.root.advice or (self.advice and replace(self.advice, promise=None))
 
     def without_promise(self) -> Judged:
-        """The same without the advised plan."""
+        """Return the judgement without the advised plan."""
         doubtful = self.advised and replace(self.advised, promise=None)
         if self.root is None:
             return replace(self, advice=doubtful)
@@ -196,8 +232,7 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
 
     metric = task.judges.loaded()
     setting = setting_of(task)
-    # Before anything is told: data that does not fit, and a network that does not run on the first picture, or cannot
-    # be quantised, need no assumptions.
+    # Checked before the assumptions are printed: they would only hide an error of the data or the model.
     feeds = task.judges.feeds(setting.opened(task.network))
     subject, warnings = _prepared(task, setting, feeds, progress, tell)
     judged = _judged(task, setting, subject, feeds, progress)
@@ -266,14 +301,14 @@ def _agreement(judged: Judged, judges: Judges, progress: Progress) -> Agreement 
 def _prepared(
     task: Task, setting: Setting, judging: JudgingFeeds, progress: Progress, tell: Tell
 ) -> tuple[Subject, list[str]]:
-    """The models, tried on the first picture; and the warnings, which ``tell`` got with what is assumed."""
+    """Return the models, tested on the first image, and the warnings that ``tell`` received."""
     from sgsdump.fixedpoint.quantisation.fixed_model import check_that_it_runs, rehearse
     from sgsdump.fixedpoint.quantisation.float_model import disagreements
     from sgsdump.models.feeds.by_content import coverage_warnings
 
     feeds, coverage = judging.calibrated, judging.coverage
     first = feeds[0]
-    _ = feeds.both(0)  # without pixels for the fixed model nothing can be judged: said once, as the error
+    _ = feeds.both(0)  # raises now if the feed has no pixels for the fixed model
     if setting.fixed is None and task.ranges is None:
         rehearse(setting.model, first, setting.config)
     warnings = [*setting.warnings, *disagreements(setting.model, feeds), *coverage_warnings(coverage)]
@@ -326,7 +361,7 @@ def _graph(subject: Subject) -> NetworkGraph:
 
 
 def _with_advice(judged: Judged, pairs: PicturePairs, folder: Path, progress: Progress) -> Comparison | None:
-    """Every layer on the same pictures with the cause put right and what is advised; None where neither is."""
+    """Compare every layer on the same images for the advised model; None if there is no advice."""
     from sgsdump.fixedpoint.quantisation.diagnosis.compared_pictures import PictureComparer, each_compared, over_all
 
     fixed, cause = _advised_model(judged), judged.cause
@@ -340,7 +375,7 @@ def _with_advice(judged: Judged, pairs: PicturePairs, folder: Path, progress: Pr
 
 
 def _advised_model(judged: Judged) -> Model | None:
-    """The fixed model with the cause put right and what is advised; None where neither is."""
+    """Return the fixed model with the cause removed and the advice applied; None if there is neither."""
     from sgsdump.fixedpoint.tuning.measured_advice import fixed_with
 
     subject, advice, cause, root = judged.subject, judged.advice, judged.cause, judged.root
@@ -357,8 +392,10 @@ def _advised_model(judged: Judged) -> Model | None:
 def _weighed(
     judged: Judged, limits: Thresholds, metric: UserMetric | None, feeds: JudgingFeeds, progress: Progress
 ) -> Judged:
-    """With what the fixed model as it is, with what is advised and with every convolution at 16 bits are worth. An
-    advice that brings less on the pictures held out is no promise."""
+    """Add the metric and held-out errors of the fixed model: as it is, with the advice, and with all INT16.
+
+    The promise of the advice is dropped if the advice is worse on held-out images.
+    """
     from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
     from sgsdump.fixedpoint.tuning.worth import Weighed, worths_of
     from sgsdump.models.feeds.by_content import PicturePairs
@@ -374,7 +411,7 @@ def _weighed(
 
 
 def _candidates(judged: Judged, feeds: JudgingFeeds) -> dict[str, Candidate]:
-    """The fixed models as it is, with what is advised, and with every convolution at 16 bits."""
+    """Return the fixed models to judge: as it is, with the advice, and with every convolution at INT16."""
     from sgsdump.fixedpoint.tuning.worth import ALL_16, AS_IT_IS, PLAN
     from sgsdump.fixedpoint.verbs.diagnose_unseen import as_it_is, planned
     from sgsdump.models.feeds.feeds import ChosenFeeds
@@ -395,7 +432,7 @@ def _candidates(judged: Judged, feeds: JudgingFeeds) -> dict[str, Candidate]:
 
 
 def _on_unseen(judged: Judged, feeds: JudgingFeeds, level: str, progress: Progress) -> Judged:
-    """With what is to be expected on images that nothing was fitted to. A plan that is worse there is no promise."""
+    """Add the errors expected on unseen images; drop the promise of a plan that is worse there."""
     from sgsdump.fixedpoint.tuning.unseen import Run, Unseen
     from sgsdump.fixedpoint.tuning.worth import ALL_16, AS_IT_IS, PLAN
     from sgsdump.fixedpoint.verbs.diagnose_unseen import in_folds, on_images
@@ -409,7 +446,7 @@ def _on_unseen(judged: Judged, feeds: JudgingFeeds, level: str, progress: Progre
     if judged.advised is None or judged.advised.promise is None:
         candidates.pop(ALL_16, None)
     if feeds.unseen is not None:
-        if judged.root is not None:  # what is put right may be calibrated on these
+        if judged.root is not None:  # removing the cause may have recalibrated on these images
             candidates = {AS_IT_IS: candidates[AS_IT_IS]}
         return replace(judged, unseen=on_images(candidates, feeds.unseen, progress))
     unseen = in_folds(candidates, level, progress)
@@ -419,7 +456,7 @@ def _on_unseen(judged: Judged, feeds: JudgingFeeds, level: str, progress: Progre
 
 
 def _worst_picture(judged: Judged) -> WorstPicture | None:
-    """What the outputs say on the picture with the largest error, by one run more of each model."""
+    """Return the outputs on the image with the largest error; runs each model once more."""
     from sgsdump.fixedpoint.quantisation.float_model import first_picture
     from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FixedOutputs, FloatOutputs
     from sgsdump.reports.worst_picture import worst_picture
@@ -437,7 +474,7 @@ def _worst_picture(judged: Judged) -> WorstPicture | None:
 
 
 def _righted(root: RootCause | None, limits: Thresholds, progress: Progress) -> Righted | None:
-    """The cause, with what is left once it is put right."""
+    """Return the cause with the error and advice that remain once it is removed."""
     from sgsdump.fixedpoint.reports.root_causes import Righted
     from sgsdump.fixedpoint.tuning.measured_advice import judge, measure
 
@@ -464,7 +501,7 @@ def _each_compared(
 
 
 def worst_of(errors: list[float], most: int) -> tuple[int, ...]:
-    """The indices of the pictures whose outputs are furthest off, in the pictures' order."""
+    """Return the indices of the ``most`` images with the largest output error, in ascending order."""
     ranked = sorted(range(len(errors)), key=lambda index: -errors[index])
     return tuple(sorted(ranked[:most]))
 
@@ -493,8 +530,7 @@ def _roomy_params(advice: MeasuredAdvice) -> list[QuantParam]:
 def _write_model(
     subject: Subject, ini: bytes, advice: MeasuredAdvice | None, at_level: Model | None, folder: Path
 ) -> None:
-    """input_config.ini as it should be; the fixed model and its ranges where they were made here, and the fixed model
-    of the level that is advised."""
+    """Write input_config.ini with the advice, and the models and ranges that were made here."""
     from sgsdump.files.atomic_write import make_folder
     from sgsdump.fixedpoint.curing.cure import ranges_beside
     from sgsdump.fixedpoint.quantisation.calibration_log import LogOptions, write_log

@@ -1,4 +1,4 @@
-"""``diagnose --fixed`` of a model that only its own framework runs (TFLite, OpenVINO)."""
+"""``diagnose --fixed`` for a model that only its own framework can run (TFLite, OpenVINO)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ open('net_int8.tflite', 'wb').write(debugger.get_nondebug_quantized_model())"""
 
 @dataclass(frozen=True, eq=False)
 class NativeTask:
-    """What to diagnose: the models, the float one's inputs and how many of these are compared on."""
+    """The models to diagnose, the inputs of the float model, and the maximum number of inputs to compare on."""
 
     model: Model
     quantised: Model
@@ -42,7 +42,7 @@ class NativeTask:
 
 
 def diagnose_native(task: NativeTask, folder: Path, progress: Progress) -> Found:
-    """What a ``Diagnosed`` is made of. ``folder`` is for what is written while layers are compared."""
+    """Return the parts of a ``Diagnosed``; ``folder`` holds temporary dumps of layers."""
     from sgsdump.errors import ValuesError
     from sgsdump.fixedpoint.quantisation.diagnosis.native import compared_models
     from sgsdump.models.feeds.image_list import evenly
@@ -56,7 +56,7 @@ def diagnose_native(task: NativeTask, folder: Path, progress: Progress) -> Found
     found = compared_models((task.model, task.quantised), feeds, folder, progress)
     comparison = found.compared.comparison
     if not comparison.rows:
-        raise ValuesError(f"no layer of {task.model.path} could be compared; was {task.quantised.path} made of it?")
+        raise ValuesError(f"no layer of {task.model.path} could be compared; was {task.quantised.path} made from it?")
     facts = [("float model", str(task.model.path)), ("quantised model", str(task.quantised.path))]
     facts.append(("compared on", f"{len(feeds)} of {len(task.feeds)} inputs"))
     context = Context(
@@ -140,14 +140,14 @@ def _not_measured(quantised: Model, found: ComparedModels) -> list[str]:
     assert quantised.native is not None
     kind = quantised.native.kind
     lines = [
-        f"Not measured: the contribution of each tensor, because {kind} runs its model as a whole. All results are by "
-        f"figures and values."
+        f"Not measured: the contribution of each tensor, because {kind} runs its model as a whole. All results compare "
+        f"the values of layers."
     ]
     if found.weights:
         wrong = ", ".join(f"{name} ({share:.1%} of it)" for name, share in [*found.weights.items()][:3])
         lines.append(f"Weights that differ from the rounded float weights: {wrong}.")
     elif found.unknown:
-        lines.append(f"Not judged, the weights: {found.unknown}.")
+        lines.append(f"Weights not judged: {found.unknown}.")
     else:
         lines.append("All weights equal the rounded float weights.")
     return lines

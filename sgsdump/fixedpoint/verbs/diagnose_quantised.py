@@ -1,4 +1,4 @@
-"""``diagnose --fixed`` of an ONNX model that others quantised: no ranges, no chip."""
+"""``diagnose --fixed`` for an ONNX model quantised with another tool: no calibration ranges and no hardware."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from sgsdump.reports.report import Context
 
 
-MEASURED = 2  # inputs that what each quantised tensor does to the outputs is measured on
+MEASURED = 2  # inputs on which the effect of each quantised tensor on the outputs is measured
 
 
 @dataclass(frozen=True)
 class QuantisedTask:
-    """What to diagnose: the models' paths, the inputs and how many of these layers are compared on."""
+    """The models to diagnose, their inputs, and the maximum number of inputs to compare layers on."""
 
     model: Path
     quantised: Path
@@ -35,8 +35,7 @@ class QuantisedTask:
 
 
 def is_quantised_by_others(path: Path) -> bool:
-    """Whether a file is an ONNX model with operators that quantise, and not made by ``sgsdump calibrate``. Raises what
-    opening the model raises."""
+    """Return whether a file is an ONNX model quantised with another tool. Raises errors of the file."""
     from sgsdump.models.fixed_facts import is_fixed
     from sgsdump.models.model import open_model
     from sgsdump.models.quantised_model import QuantisedModel
@@ -46,7 +45,7 @@ def is_quantised_by_others(path: Path) -> bool:
 
 
 def diagnosed_quantised(task: QuantisedTask, folder: Path, progress: Progress) -> Diagnosed:
-    """Of a network that others quantised: no ranges, no chip."""
+    """Diagnose an ONNX model quantised with another tool."""
     from sgsdump.fixedpoint.quantisation.others.compared import compared_networks
     from sgsdump.fixedpoint.quantisation.others.link import QuantisedPair, float_proto
     from sgsdump.fixedpoint.quantisation.others.quantisers import quantiser_of
@@ -102,7 +101,7 @@ def diagnosed_quantised(task: QuantisedTask, folder: Path, progress: Progress) -
 
 
 def _kernels(quantised: Model, trial: ExclusionTrial, limits: Thresholds) -> tuple[KernelLoss | None, str]:
-    """What the kernels lose, and why that was not to be had."""
+    """Return the loss of the kernels, or None and the reason why it could not be measured."""
     from sgsdump.errors import ModelError, ValuesError
     from sgsdump.fixedpoint.tuning.kernel_loss import kernel_loss
 
@@ -119,8 +118,8 @@ def _check_inputs(models: tuple[Model, Model], task: QuantisedTask) -> None:
     own, others = ({spec.name for spec in graph_inputs(model.proto)} for model in models)
     if own != others:
         raise ModelError(
-            f"{task.quantised} was made of another net: its inputs are {', '.join(sorted(others))}, those of "
-            f"{task.model} {', '.join(sorted(own))}"
+            f"{task.quantised} was made from another model: its inputs are {', '.join(sorted(others))}, those of "
+            f"{task.model} are {', '.join(sorted(own))}"
         )
 
 

@@ -1,4 +1,4 @@
-"""What a diagnosis starts from: models, configuration, pictures, the fixed model."""
+"""The starting point of a diagnosis: models, configuration, images and the fixed model."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Task:
-    """What to diagnose.
+    """A model to diagnose.
 
-    fixed      the fixed model, of calibrate or of others; None: it is made.
-    ranges     what it is made of in place of a calibration.
-    max_images  layers are compared on at most so many images, those with the largest output error.
-    judges     pictures to judge by in place of those of the network, and pictures held out; the user's metric.
-    scheduler  of a Dask cluster that calibrates and compares.
-    cure       say first what curing brings in 8 bits, and what is to be done with the models in this folder.
+    fixed       fixed model, or a model quantised with another tool; None: the fixed model is made
+    ranges      ranges to use instead of calibrating
+    max_images  maximum number of images to compare layers on: those with the largest output error
+    judges      the user's metric, images to judge by, and held-out images
+    scheduler   address of a Dask cluster that calibrates and compares
+    cure        also report the effect of curing at INT8; the folder that the report names for the cured models
     """
 
     network: Network
@@ -45,7 +45,11 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """The facts before any picture is run. ``fixed``: of --fixed; ``told``: as input_config.ini has it."""
+    """Facts known before any image runs.
+
+    fixed  fixed model of --fixed
+    told   configuration of input_config.ini, before that of --fixed replaces it
+    """
 
     model: Model
     config: InputConfig
@@ -67,7 +71,7 @@ class Setting:
 
     @property
     def cut_note(self) -> tuple[str, ...]:
-        """The notes on a network cut before its post-processing, and on its branches."""
+        """Notes on a model that was cut before its post-processing, and on its branches."""
         from sgsdump.reports.post_processing import cut_sentence
 
         cut = () if self.model.cut is None else (cut_sentence(self.model.cut),)
@@ -75,7 +79,7 @@ class Setting:
 
 
 def setting_of(task: Task) -> Setting:
-    """Raises what reading the model and the files beside it raises."""
+    """Read the model and its side files. Raises errors of the files."""
     from sgsdump.fixedpoint.quantisation.diagnosis.subject import given_fixed
     from sgsdump.models.feeds.assumed_config import ini_text
     from sgsdump.sidecars.input_config import ModelOutput
@@ -105,7 +109,7 @@ def subject_of(task: Task, setting: Setting, feeds: Feeds, progress: Progress) -
 
 
 def preprocessed(task: Task, setting: Setting) -> InputConfig | None:
-    """The pictures as the user's preprocess file makes them, where there is one beside an input_config.ini."""
+    """Return the normalisation of the user's preprocess file, if given next to an input_config.ini."""
     network = task.network
     return measured(network.source(setting.config), setting.specs) if network.input_config else None
 
@@ -125,7 +129,7 @@ def facts_of(task: Task, given: JudgingFeeds, pairs: PicturePairs) -> list[tuple
         facts.append(("judged on", f"{len(judging)} of {task.judges.texts[0]}"))
     if given.held_out is not None:
         facts.append(("held out", f"{len(given.held_out)} of {task.judges.texts[1]}"))
-    which = "" if len(pairs) == len(judging) else ", those whose outputs are furthest off"
+    which = "" if len(pairs) == len(judging) else ", those with the largest output error"
     facts.append(("layers compared on", f"{len(pairs)}{which}: {', '.join(pairs.labels)}"))
     if task.network.input_config:
         facts.append(("input_config", str(task.network.input_config)))

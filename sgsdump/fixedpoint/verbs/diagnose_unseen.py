@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A fixed model, and how to make it again from other calibration ranges.
+    """A fixed model, with the options to make it again from other calibration ranges.
 
-    feeds        runs that its ranges were calibrated on.
-    config       input_config.ini, with the inputs raised to INT16.
-    room         whether INT16 ranges have room.
-    per_channel  whether weights have one scale per output channel although the level has one per tensor.
+    feeds        images that its ranges were calibrated on
+    config       configuration, with the inputs raised to INT16
+    room         INT16 ranges have room
+    per_channel  weights have one scale per output channel, also at L1
     """
 
     subject: Subject
@@ -65,8 +65,10 @@ def planned(advice: MeasuredAdvice, feeds: Feeds, names: tuple[str, ...] | None 
 
 
 def in_folds(candidates: Mapping[str, Candidate], level: str, progress: Progress) -> Unseen | None:
-    """Run each on images held out of a calibration on others; None where too few are given, or the ranges are not of a
-    calibration here. Raises what calibrating raises."""
+    """Run each candidate on images held out of its calibration.
+
+    Returns None if there are too few images, or if the ranges were not calibrated here. Raises errors of calibration.
+    """
     from sgsdump.fixedpoint.tuning.unseen import Unseen
 
     if any(candidate.subject.made is None for candidate in candidates.values()):
@@ -85,7 +87,7 @@ def in_folds(candidates: Mapping[str, Candidate], level: str, progress: Progress
 
 
 def on_images(candidates: Mapping[str, Candidate], feeds: Feeds, progress: Progress) -> Unseen:
-    """Run each on images of their own."""
+    """Run each candidate on unseen images."""
     from sgsdump.fixedpoint.tuning.unseen import Run, Unseen
     from sgsdump.models.feeds.by_content import PicturePairs
 

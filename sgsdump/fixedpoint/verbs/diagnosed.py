@@ -1,4 +1,4 @@
-"""The result of ``diagnose``, of whatever kind of model: what is said, every layer, and the folder that holds it."""
+"""The result of ``diagnose`` for every kind of model: verdict, report, errors of all layers, and the folder to write."""
 
 from __future__ import annotations
 
@@ -19,24 +19,35 @@ if TYPE_CHECKING:
 
 
 def _nothing(folder: Path) -> None:
-    """No files besides the texts."""
+    """Write no further files."""
 
 
 @dataclass(frozen=True, eq=False)
 class Diagnosed:
-    """Where a network loses accuracy in fixed point.
+    """The result of ``diagnose``: where a model loses accuracy in fixed point, and what to do.
 
-    report      the page's record: ``report.verdict`` in sentences, ``report.next_steps`` with what to copy.
-    comparison  every layer, over the pictures that were compared.
-    passes      whether every output and layer is within the limits.
-    agrees      whether input_config.ini describes the pictures that the fixed model gets.
-    conclusion  the verdict as data: the state, what decided, the cause, the one recommendation.
-    texts       the files of the folder by name, without the page.
-    paste       lines for input_config.ini where the network was cut before its post-processing.
-    columns     by layer what is known besides the comparison: the bits of a convolution and who raised it, what was
-                measured of it, and its figures with what is advised.
-    pictures    the indices of the runs that layers were compared on.
-    graph       the float network, whose graph is written beside the page.
+    Attributes
+    ----------
+    report : Report
+        Contents of the HTML report; ``report.verdict`` and ``report.next_steps`` are its sentences.
+    comparison : Comparison
+        Errors of every layer over the compared images.
+    passes : bool
+        True if every output and layer is within the limits.
+    texts : mapping of str to str
+        Text files of the folder by name, without the report.
+    conclusion : Verdict
+        Verdict as data: state, deciding figure, cause and recommendation.
+    paste : tuple of str
+        Lines for input_config.ini if the model was cut before its post-processing.
+    columns : mapping
+        Further facts per layer: bits, source of the bits, measured contribution, and errors with the advice.
+    pictures : tuple of int
+        Indices of the images that layers were compared on.
+    graph : NetworkGraph or None
+        Graph of the float model, which is written next to the report.
+    agrees : bool
+        True if input_config.ini describes the images that the fixed model gets.
     """
 
     report: Report
@@ -53,22 +64,22 @@ class Diagnosed:
 
     @property
     def verdict(self) -> list[str]:
-        """The first lines of the verdict: outcome, cause, recommendation, then completeness and assumptions."""
+        """Lines of the verdict: outcome, cause, recommendation, completeness, assumptions."""
         from sgsdump.reports.three_lines import verdict_block
 
         return verdict_block(self.conclusion)
 
     @property
     def to_copy(self) -> list[str]:
-        """What the next steps ask to be copied, such as ``[CONV_CONFIG]`` of input_config.ini."""
+        """Texts of the next steps to copy, such as ``[CONV_CONFIG]`` of input_config.ini."""
         return [step.copy for step in self.report.next_steps if step.copy]
 
     def plot(self, axes: Axes | None = None, metric: str = "rmse") -> Axes:
-        """Draw the error of every layer over depth, as ``Comparison.plot``. Raises ConfigError."""
+        """Draw the error of every layer over depth, see ``Comparison.plot``. Raises ConfigError."""
         return self.comparison.plot(axes, metric)
 
     def to_html(self, path: str | Path) -> Path:
-        """Write the page, one file that fetches nothing. Raises OutputError."""
+        """Write the report as a single self-contained HTML file. Raises OutputError."""
         from sgsdump.files.atomic_write import replace_text
         from sgsdump.reports.html.document import render
 
@@ -76,7 +87,7 @@ class Diagnosed:
         return Path(path)
 
     def to_pandas(self) -> Any:
-        """Every compared layer as a DataFrame; needs the extra ``pandas``."""
+        """Return every compared layer as a DataFrame. Raises MissingExtra without pandas."""
         frame = self.comparison.to_pandas()
         names = list(dict.fromkeys(name for row in self.columns.values() for name in row))
         for name in names:
@@ -84,7 +95,7 @@ class Diagnosed:
         return frame
 
     def save(self, folder: str | Path) -> Path:
-        """Write the folder of ``sgsdump diagnose``; an older one is moved aside. Raises OutputError."""
+        """Write the folder of ``sgsdump diagnose``; an existing folder is renamed. Raises OutputError."""
         from sgsdump.files.atomic_write import replacing_folder
 
         with replacing_folder(Path(folder)) as new:

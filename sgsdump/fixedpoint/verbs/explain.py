@@ -41,12 +41,12 @@ Given = TypeVar("Given")
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What to explain.
+    """A model to explain.
 
-    ranges       a calibration, or its file; None: the network's images calibrate.
-    dump, fixed  dumps of the float and of the fixed model, of the same image.
-    limits       of the outputs, if there are images to measure on; empty for the documented ones.
-    evaluate     images to measure on, instead of the network's.
+    ranges       a calibration, or its file; None: the images of the network calibrate
+    dump, fixed  dumps of the float and of the fixed model, of the same image
+    limits       limits of the outputs, if there are images to measure on; empty: the documented limits
+    evaluate     images to measure on, instead of those of the network
     """
 
     network: Network
@@ -59,19 +59,26 @@ class Task:
 
     @property
     def files(self) -> list[Path | None]:
-        """The files that are read."""
+        """Files that are read."""
         named = (path for path in (self.ranges, self.dump, self.fixed) if isinstance(path, Path))
         return [*self.network.files, *Judges(evaluate=self.evaluate).files, *named]
 
 
 class ExplainOptions(Beside, total=False):
-    """The options of ``tune(explain=True)``.
+    """Options of ``tune(explain=True)``.
 
-    ranges    the result of ``calibrate``, or the file of a calibration; without it, ``data`` calibrates.
-    dump      the dump of the float model, or its file: shows whether values use a small part of their range.
-    fixed     the dump of the fixed model, of the same image: shows wrong layers and the convolutions before them.
-    evaluate  images to measure on, instead of ``data``.
-    min_cos, max_rmse  limits on the outputs; without both the documented limits, 0.99 and 0.1.
+    Attributes
+    ----------
+    ranges : FixedModel, str or Path, optional
+        Result of ``calibrate``, or the file of a calibration. By default ``data`` calibrates.
+    dump : Dump, str or Path, optional
+        Dump of the float model: shows whether values use only a small part of their range.
+    fixed : Dump, str or Path, optional
+        Dump of the fixed model, of the same image: shows wrong layers and the convolutions before them. Needs ``dump``.
+    evaluate : str, Path, array, mapping or iterable, optional
+        Images to measure on, instead of ``data``.
+    min_cos, max_rmse : float, optional
+        Limits for the outputs. If both are missing, the documented limits 0.99 and 0.1 apply.
     """
 
     ranges: str | Path | FixedModel | None
@@ -83,7 +90,7 @@ class ExplainOptions(Beside, total=False):
 
 
 def explain(model: str | Path, data: Data | None, quant_level: str, options: ExplainOptions) -> Explained:
-    """Explain a model that a caller in Python names; see ``tune``."""
+    """Explain a model for a caller in Python; see ``tune``."""
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.progress import bars
 
@@ -108,7 +115,7 @@ def _path_of(given: Given | str) -> Given | Path:
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A task with its open network, the images that calibrate, and those to measure on."""
+    """A task with its open model, the calibration images, and the images to measure on."""
 
     task: Task
     network: OpenNetwork
@@ -117,12 +124,12 @@ class Opened:
 
     @property
     def coverage(self) -> Feeds | None:
-        """The images that support the result."""
+        """Images that support the result."""
         return self.calibrating or (None if self.measured is None else self.measured.feeds)
 
 
 def opened_for(task: Task) -> Opened:
-    """Open the network of a ``check``ed task."""
+    """Open the model of a task that passed ``check``."""
     from sgsdump.fixedpoint.quantisation.float_model import deployed
     from sgsdump.models.feeds.by_content import PicturePairs
     from sgsdump.models.graph import Graph
@@ -141,7 +148,7 @@ def opened_for(task: Task) -> Opened:
 
 
 def explained(ready: Opened, progress: Progress) -> Explained:
-    """Explain a network that is open."""
+    """Explain an open model."""
     from sgsdump.comparison.thresholds import DOCUMENTED
     from sgsdump.dumps.io import open_dump
     from sgsdump.executors.onnx_runtime.session import release_unused
@@ -209,7 +216,7 @@ def explained(ready: Opened, progress: Progress) -> Explained:
 
 
 def _ranges_of(given: Path | FixedModel | None) -> tuple[Mapping[str, Range], SideRanges, str]:
-    """The ranges, what calibration found beside them, and where they are from."""
+    """Return the ranges, the further results of calibration, and the source of the ranges."""
     from sgsdump.fixedpoint.quantisation.calibration_log import read_side_ranges
     from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges
     from sgsdump.sidecars.tensor_min_max import read_ranges
@@ -223,7 +230,7 @@ def _ranges_of(given: Path | FixedModel | None) -> tuple[Mapping[str, Range], Si
 def _notes(
     task: Task, config: InputConfig, analysis: Analysis, words: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What is to be known before the advice, and after it."""
+    """Return the notes to read before the advice, and those after it."""
     from sgsdump.fixedpoint.quantisation.tensor_arrays import RaisedInputs, wider
 
     ini, first = task.network.input_config or "the input_config.ini of the calibration", []
@@ -239,8 +246,10 @@ def _notes(
 
 
 def check(task: Task) -> None:
-    """Raise ConfigError for options that do not go together, and for a model quantised with another tool: the message
-    has the ``diagnose`` command for such a model."""
+    """Check the options. Raises ConfigError if they conflict, or for a model quantised with another tool.
+
+    In the second case, the message contains the ``diagnose`` command for the model.
+    """
     network = task.network
     if task.ranges is None and not network.data:
         raise ConfigError("--explain needs ranges; give --ranges TENSOR_MIN_MAX, or images to calibrate on with -i")
@@ -267,7 +276,7 @@ def check(task: Task) -> None:
 
 
 def _is_by_others(fixed: Path) -> bool:
-    """Of a dump by the graph of its model, of a model itself; not a fixed model of ``sgsdump calibrate``."""
+    """Return whether a model, or the model of a dump by its graph, was quantised with another tool."""
     from sgsdump.dumps.io import open_dump
     from sgsdump.dumps.onnx_network import OnnxNetwork
     from sgsdump.models.fixed_facts import is_fixed

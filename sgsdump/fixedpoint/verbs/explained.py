@@ -1,4 +1,4 @@
-"""The result of ``tune --explain``."""
+"""The result of ``tune --explain``: the contribution of every convolution, and the inputs to raise."""
 
 from __future__ import annotations
 
@@ -25,18 +25,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Explained(Proposal):
-    """The contribution of each convolution to the output error, and which inputs to raise to INT16.
+    """The contribution of each convolution to the output error: the result of ``tune(explain=True)``.
 
-    advice    one entry per convolution, worst first: ``verdict`` (yes, maybe, no), ``reason``, measured figures.
-    names     the words of ``tensor_arrays`` to write.
-    limits    of the outputs.
-    measurement  of each convolution alone; None without images.
-    exact     the outputs in the hardware's integers; None without images.
-    findings  the outputs and the causes of their error, as in ``diagnose``.
-    rows      the compared layers, if both dumps were given.
-    notes     further inputs that the words raise, and the effect of an existing [CONV_CONFIG].
-    ini       input_config.ini as you gave it, or the inferred one.
-    calibration  the calibration of the images; None if ranges were given.
+    Attributes
+    ----------
+    advice : tuple of Advice
+        One entry per convolution, worst first: ``verdict`` (yes, maybe, no), ``reason`` and measured figures.
+    names : tuple of str
+        Entries of ``tensor_arrays`` to write.
+    limits : Thresholds
+        Limits of the outputs.
+    measurement : Measurement or None
+        Error caused by each convolution alone; None without images.
+    exact : Exact or None
+        Outputs in the hardware's integers; None without images.
+    findings : tuple of Finding
+        Outputs and the causes of their error, as in ``diagnose``.
+    rows : tuple of Row
+        Compared layers, if both dumps were given.
+    notes : tuple of str
+        Further inputs that the entries raise, and the effect of an existing [CONV_CONFIG].
+    first : tuple of str
+        Notes to read before the table.
+    ini : bytes
+        Your input_config.ini, or the inferred one.
+    calibration : FixedModel or None
+        Calibration on the images; None if ranges were given.
     """
 
     advice: tuple[Advice, ...]
@@ -53,19 +67,19 @@ class Explained(Proposal):
 
     @property
     def raised(self) -> tuple[str, ...]:
-        """The words of ``tensor_arrays`` to write."""
+        """Entries of ``tensor_arrays`` to write."""
         return self.names
 
     @property
     def conclusion(self) -> Verdict:
-        """The verdict on all convolutions at INT8, as data."""
+        """Verdict on the model with all convolutions at INT8, as data."""
         from sgsdump.fixedpoint.reports.tune_verdict import verdict_of_contributions
 
         return verdict_of_contributions(self.exact, self.findings, self.advice, self.names, self.limits)
 
     @property
     def details(self) -> list[str]:
-        """The outputs, contributions and inputs to raise, one sentence per item."""
+        """Outputs, contributions and inputs to raise, one sentence per item."""
         from sgsdump.fixedpoint.reports.advice_reports import advice_verdict
 
         text = advice_verdict(self.advice, self.names, self.limits, self.measurement, self.exact, self.rows)
@@ -81,26 +95,25 @@ class Explained(Proposal):
         return [*texts, *self.details, *self.notes]
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw the error that each convolution causes alone at 8 bits, or without images the widths of its input's
-        range."""
+        """Draw the error that each convolution causes alone at INT8; without images, the width of its input range."""
         drawn: Axes = plugins.ask("plot of contributions", self.advice, axes)
         return drawn
 
     def to_html(self, path: str | Path) -> Path:
-        """Write the page that a notebook shows. Raises OutputError."""
+        """Write the report as a single self-contained HTML file. Raises OutputError."""
         plugins.ask("page of a card", self, Path(path))
         return Path(path)
 
     def to_pandas(self) -> Any:
-        """Return every convolution as a DataFrame. Raises MissingExtra without pandas."""
+        """Return all convolutions as a DataFrame. Raises MissingExtra without pandas."""
         from sgsdump.fixedpoint.tuning.advice import to_pandas
 
         return to_pandas(self.advice)
 
     def save(self, folder: str | Path, what: Written = RESULTS_ALONE) -> Path:
-        """Write the folder of ``sgsdump tune --explain -o``; for a path that ends in ``.json``, only the contributions.
+        """Write the folder of ``sgsdump tune --explain -o``.
 
-        Raises OutputError.
+        If the path ends in ``.json``, only the contributions are written. Raises OutputError.
         """
         return self.save_json(folder) if Path(folder).suffix == ".json" else super().save(folder, what)
 

@@ -54,11 +54,11 @@ Tell = Callable[[Iterable[str]], None]
 
 @dataclass(frozen=True)
 class Task:
-    """What to tune.
+    """A model to tune, with limits and options.
 
-    limits  of every output; empty: the documented ones, and no exit status 1.
-    rounds  maximum number of rounds.
-    cure    start from the cured model.
+    limits  limits of every output; empty: the documented limits, and exit status 0 if they are exceeded
+    rounds  maximum number of rounds
+    cure    start from the cured model
     """
 
     network: Network
@@ -77,8 +77,10 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """The start of the rounds: the network (cured with --cure), its calibration, the images that judge with their
-    names, and the number of images that calibrated it."""
+    """The start of the rounds: the model (cured with --cure), its calibration, and the judging images.
+
+    pictures  number of calibration images
+    """
 
     opened: OpenNetwork
     calibration: Calibration
@@ -90,12 +92,18 @@ class Basis:
 
 @dataclass(frozen=True, eq=False)
 class FirstPlan(Tuned):
-    """The first plan within the limits, found round by round.
+    """The first plan within the limits, found round by round: the result of ``tune(first=True)``.
 
-    result  the search: ``result.best`` is the last round kept, ``result.ended`` says why the rounds ended.
-    rounds  every round: what was raised, the outputs, and whether it was kept.
-    folder  holds the fixed model and the dumps of the first image.
-    worths  your metric and the errors on held-out images, if these were given.
+    Attributes
+    ----------
+    result : RoundSearch
+        Search; ``result.best`` is the last round kept, ``result.ended`` the reason why the rounds ended.
+    rounds : tuple of Round
+        Every round: raised convolutions, errors of the outputs, and whether it was kept.
+    folder : Path
+        Folder with the fixed model and the dumps of the first image. Deleted with this object.
+    worths : Worths or None
+        Your metric and the errors on held-out images, if given.
     """
 
     task: Task
@@ -107,7 +115,7 @@ class FirstPlan(Tuned):
 
     @property
     def passes(self) -> bool:
-        """Whether the outputs are within the limits, on held-out images too."""
+        """True if the outputs are within the limits, also on held-out images."""
         worths, best = self.worths, self.result.best
         if not best.holds or worths is None:
             return best.holds
@@ -115,12 +123,12 @@ class FirstPlan(Tuned):
 
     @property
     def raised(self) -> tuple[str, ...]:
-        """The words of ``tensor_arrays``, your own among them."""
+        """Entries of ``tensor_arrays``, including your own."""
         return self.result.config_names(self.result.best.tensor_arrays)
 
     @cached_property
     def conclusion(self) -> Verdict:
-        """The verdict on the plan, as data."""
+        """Verdict on the plan, as data."""
         from sgsdump.fixedpoint.reports.tune_verdict import verdict_of_rounds
         from sgsdump.fixedpoint.tuning.worth import agreement
         from sgsdump.models.model import open_model
@@ -134,7 +142,7 @@ class FirstPlan(Tuned):
 
     @property
     def details(self) -> list[str]:
-        """Why the rounds ended, your metric and the errors on held-out images, one sentence per item."""
+        """Reason why the rounds ended, metric and held-out errors, one sentence per item."""
         from sgsdump.fixedpoint.reports.tuned import rounds_details
         from sgsdump.fixedpoint.reports.worth import not_recommended, worth_lines
 
@@ -145,12 +153,12 @@ class FirstPlan(Tuned):
 
     @property
     def comparison(self) -> Comparison:
-        """Every layer of the fixed model against the float model, on the first image that judges."""
+        """Errors of every layer of the fixed model against the float model, on the first judging image."""
         return self.result.best.run.layers
 
     @cached_property
     def report(self) -> Report:
-        """The record of the report."""
+        """Contents of the report."""
         from sgsdump.comparison.compare import compare
         from sgsdump.dumps.io import open_dump
         from sgsdump.fixedpoint.reports.command_reports import bits_by
@@ -198,17 +206,17 @@ class FirstPlan(Tuned):
         return [*self.verdict, *self.tail(), *self.to_copy.splitlines()]
 
     def plot(self, axes: Axes | None = None, metric: str = "rmse") -> Axes:
-        """Draw the error of every layer over depth, as ``Comparison.plot``. Raises ConfigError."""
+        """Draw the error of every layer over depth, see ``Comparison.plot``. Raises ConfigError."""
         return self.comparison.plot(axes, metric)
 
     def to_pandas(self) -> Any:
-        """Return every round as a DataFrame: the figures of ``rounds.json``. Raises MissingExtra without pandas."""
+        """Return all rounds as a DataFrame with the figures of ``rounds.json``. Raises MissingExtra without pandas."""
         from sgsdump.fixedpoint.reports.rounds import rounds_frame
 
         return rounds_frame(self.rounds, self.task.aim)
 
     def write(self, folder: Path, what: Written = RESULTS_ALONE, progress: Progress = SILENT) -> None:
-        """Fill a folder; the rounds have already written LEFT into their own. Raises OutputError."""
+        """Fill a folder; copies the files LEFT from the folder of the rounds. Raises OutputError."""
         import shutil
 
         from sgsdump.files.atomic_write import make_folder, replace_text
@@ -247,11 +255,16 @@ class FirstPlan(Tuned):
 
 
 class FirstPlanOptions(Beside, JudgedBy, total=False):
-    """The options of ``tune(first=True)``; see also ``JudgedBy``.
+    """Options of ``tune(first=True)``, in addition to those of ``JudgedBy``.
 
-    rounds   maximum number of rounds (10).
-    min_cos, max_rmse  limits on every output; without both the documented limits, 0.99 and 0.1.
-    cure     start from the cured model; convert the cured model then.
+    Attributes
+    ----------
+    rounds : int
+        Maximum number of rounds. Default: 10.
+    min_cos, max_rmse : float, optional
+        Limits for every output. If both are missing, the documented limits 0.99 and 0.1 apply.
+    cure : bool
+        If True, start from the cured model. Convert the cured model then.
     """
 
     rounds: int
@@ -261,7 +274,7 @@ class FirstPlanOptions(Beside, JudgedBy, total=False):
 
 
 def first_plan(model: str | Path, data: Data, quant_level: str, options: FirstPlanOptions) -> FirstPlan:
-    """Find the first plan of a model that a caller in Python names; see ``tune``."""
+    """Find the first plan for a caller in Python; see ``tune``."""
     import shutil
     import tempfile
     import weakref
@@ -285,8 +298,14 @@ def first_plan(model: str | Path, data: Data, quant_level: str, options: FirstPl
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A task with its open network, its feeds, the images that judge (those given, else a few of the calibration's),
-    the same as the models take them, the held-out images, and the images that support the result."""
+    """A task with its open model and images.
+
+    calibrated  calibration images
+    judging     images that judge: those given, else a few of the calibration images
+    pictures    the same images as the models read them
+    held        held-out images
+    coverage    images that support the result
+    """
 
     task: Task
     network: OpenNetwork
@@ -298,7 +317,7 @@ class Opened:
 
 
 def opened_for(task: Task) -> Opened:
-    """Raises what reading the model, the files beside it and the pictures raises."""
+    """Open the model and the images of a task. Raises errors of the files."""
     from sgsdump.models.feeds.by_content import PicturePairs
 
     task.judges.loaded()
@@ -323,7 +342,8 @@ def first_plan_in(
 ) -> FirstPlan:
     """Run the rounds; write the fixed model and the dumps into ``folder``.
 
-    ``tell`` gets the first lines before the rounds, ``round_done`` the lines of every round."""
+    ``tell`` receives the first lines before the rounds, ``round_done`` the lines of every round.
+    """
     from sgsdump.fixedpoint.quantisation.calibration import calibrate
     from sgsdump.fixedpoint.quantisation.fixed_model import rehearse
     from sgsdump.fixedpoint.quantisation.ranges.statistics import side_ranges

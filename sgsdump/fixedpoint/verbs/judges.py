@@ -1,4 +1,4 @@
-"""What plans and models are judged by: the user's metric, pictures to judge by, and pictures that are held out."""
+"""Options for judging plans and models: the user's metric, images to judge by, and held-out images."""
 
 from __future__ import annotations
 
@@ -22,12 +22,17 @@ JUDGING = 4
 
 
 class JudgedBy(TypedDict, total=False):
-    """What is judged by.
+    """Options for judging.
 
-    metric    f(outputs, float_outputs) or ``FILE.py:f``, higher is better; it gets ``picture`` and ``label`` where it
-              has parameters of these names.
-    evaluate  pictures to judge by, in place of some of ``data``; whatever ``data`` may be.
-    validate  pictures that nothing is chosen on: a plan that is worse on them is not recommended.
+    Attributes
+    ----------
+    metric : str or callable, optional
+        Your accuracy, f(outputs, float_outputs) -> number or ``FILE.py:f``; higher is better. The arguments are
+        dictionaries of arrays by output name. Parameters called ``picture`` and ``label`` get the image and its label.
+    evaluate : str, Path, array, mapping or iterable, optional
+        Images to judge by, in any form of ``data``. By default some of ``data`` judge.
+    validate : str, Path, array, mapping or iterable, optional
+        Held-out images. No choice is based on them; a plan that is worse on them is not recommended.
     """
 
     metric: str | UserMetric | None
@@ -37,7 +42,7 @@ class JudgedBy(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False)
 class Judges:
-    """The same as a command or a caller gives it."""
+    """The options of ``JudgedBy`` as a command or a caller gives them."""
 
     metric: str | UserMetric | None = None
     evaluate: Data | None = None
@@ -45,14 +50,14 @@ class Judges:
 
     @property
     def texts(self) -> tuple[str, str]:
-        """The pictures to judge by and those held out, as the user wrote them."""
+        """User-supplied names of the images to judge by and of the held-out images."""
         given = (self.evaluate, self.validate)
         evaluate, validate = (str(data) if isinstance(data, (str, Path)) else "the feeds" for data in given)
         return evaluate, validate
 
     @property
     def files(self) -> list[Path]:
-        """What is read, and so must not be written over."""
+        """Files that are read, and must not be overwritten."""
         from sgsdump.models.feeds.image_list import places
 
         given = (str(data) for data in (self.evaluate, self.validate) if isinstance(data, (str, Path)))
@@ -65,7 +70,7 @@ class Judges:
 
     @property
     def given(self) -> list[str]:
-        """The options that were given."""
+        """Names of the given options."""
         names = {"--metric": self.metric, "--evaluate": self.evaluate, "--validate": self.validate}
         return [name for name, value in names.items() if value is not None]
 
@@ -76,7 +81,7 @@ class Judges:
         return load_metric(self.metric) if isinstance(self.metric, str) else self.metric
 
     def feeds(self, opened: OpenNetwork) -> JudgingFeeds:
-        """Raises what making them raises, and ConfigError for files held out that are seen too."""
+        """Return all images of a judgement. Raises ConfigError if a held-out image is used elsewhere too."""
         feeds = opened.feeds()
         judging = None if self.evaluate is None else opened.feeds(self.evaluate)
         held = None if self.validate is None else opened.feeds(self.validate)
@@ -93,8 +98,7 @@ def judges_of(options: JudgedBy) -> Judges:
 
 @dataclass(frozen=True, eq=False)
 class JudgingFeeds:
-    """The pictures that a network is calibrated on; those that judge, where they are others; and those that only what
-    was found is run on."""
+    """The images of a judgement: calibration images, images that judge if they are others, and held-out images."""
 
     calibrated: Feeds
     evaluated: Feeds | None = None
@@ -102,12 +106,12 @@ class JudgingFeeds:
 
     @property
     def coverage(self) -> Feeds:
-        """The pictures that tell what to expect on others: those that nothing was fitted to, else the calibration's."""
+        """Images that predict the error on other images: unseen images, else the calibration images."""
         return self.unseen or self.calibrated
 
     @property
     def unseen(self) -> Feeds | None:
-        """Those held out, else those to judge by, unless the network is calibrated on some of these."""
+        """Held-out images, else the judging images if none of them calibrated the model."""
         from sgsdump.models.feeds.by_content import by_content
 
         if self.held_out is not None or self.evaluated is None:
@@ -120,7 +124,7 @@ class JudgingFeeds:
         return self.evaluated or self.calibrated
 
     def judged(self) -> Iterator[PictureFeed]:
-        """All that were given to judge by, or some of the calibration's."""
+        """Yield all given judging images, or some of the calibration images."""
         from sgsdump.fixedpoint.tuning.setup import PICTURES
         from sgsdump.models.feeds.image_list import evenly
 

@@ -1,4 +1,4 @@
-"""A float model opened with its data and its input_config.ini, which is assumed where none is given."""
+"""Open a float model with its data and its input_config.ini, which is inferred if none is given."""
 
 from __future__ import annotations
 
@@ -19,8 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OpenNetwork:
-    """A network that was opened: its configuration with all inputs raised that must be, the text of it, and what the
-    user is told: sentences on what was assumed where there was none, and warnings."""
+    """An open model with its configuration.
+
+    config    configuration, with all inputs at INT16 that must be
+    ini       text of the configuration
+    assumed   sentences on inferred settings
+    warnings  sentences on restrictions of the SDK and of the board
+    """
 
     model: Model
     config: InputConfig
@@ -36,8 +41,10 @@ class OpenNetwork:
         return tuple(graph_inputs(self.model.proto))
 
     def feeds(self, data: Data | None = None) -> Feeds:
-        """The feeds of the network's source, or of this data in place of it, as ``named_network`` takes it, in the
-        order of their content. Raises InputError for data that takes other branches of the model's Ifs."""
+        """Return the feeds of the source, or of ``data`` (see ``named_network``), in the order of their content.
+
+        Raises InputError if ``data`` takes other branches of the model's Ifs.
+        """
         from sgsdump.models.feeds.by_content import by_content
 
         if data is None:
@@ -54,16 +61,19 @@ class OpenNetwork:
         return feeds
 
     def files(self) -> Feeds:
-        """The feeds of the network's source in the order of the files."""
+        """Return the feeds of the source in the order of the files."""
         return feeds_of(self.source, self.specs, as_camera=True)
 
 
 def open_network(network: Network, level: str, guesses: bool = False, outside: bool = False) -> OpenNetwork:
-    """The float model with its configuration; ``level``: of the calibration. Where no input_config.ini is given, one is
-    assumed, of pictures only where ``guesses`` allows that. ``outside``: see ``open_float_model``.
+    """Open a float model with its configuration.
 
-    Raises what reading model and configuration raises, ConfigError for pictures without one, and ModelError for a model
-    that the SDK refuses where the user wants that (``strict_sdk``).
+    level    calibration level
+    guesses  infer input_config.ini for images too, if none is given; for arrays it is always inferred
+    outside  see ``open_float_model``
+
+    Raises ConfigError for images without input_config.ini, ModelError if the SDK refuses the model and ``strict_sdk``
+    is set, and errors of the files.
     """
     from sgsdump.files.bounded_read import read_bytes
     from sgsdump.models.feeds.feeds import board_notes
@@ -96,7 +106,7 @@ def open_network(network: Network, level: str, guesses: bool = False, outside: b
 
 
 def _quantised_already(network: Network, model: Model) -> tuple[str, ...]:
-    """That a network given as the float one has operators that quantise."""
+    """Return a warning if the float model contains quantised operators."""
     from sgsdump.dumps.quantised_graph import is_edge, on_integers
 
     kinds = dict.fromkeys(node.op_type for node in model.proto.graph.node)
@@ -104,15 +114,16 @@ def _quantised_already(network: Network, model: Model) -> tuple[str, ...]:
     if not found:
         return ()
     return (
-        f"{network.model} is quantised already ({listed(found)}): its own rounding is taken as exact here, and what it "
-        f"computes on integers stays as it is; to judge that: sgsdump diagnose -m FLOAT.onnx --fixed {network.model}",
+        f"{network.model} is quantised already ({listed(found)}): its own rounding counts as exact here, and its integer "
+        f"operators stay unchanged; to judge them: sgsdump diagnose -m FLOAT.onnx --fixed {network.model}",
     )
 
 
 def assumed_source(network: Network, model: Model) -> tuple[Source, tuple[str, ...]]:
-    """The feeds of a model that the SDK does not convert, and sentences on what was assumed of them.
+    """Return the feeds of a model that the SDK does not convert, and sentences on inferred settings.
 
-    Raises what reading or assuming the configuration raises."""
+    Raises errors of the configuration.
+    """
     from sgsdump.models.model import graph_inputs
     from sgsdump.sidecars import input_config
 
@@ -124,7 +135,7 @@ def assumed_source(network: Network, model: Model) -> tuple[Source, tuple[str, .
 
 
 def _turned(model: Model, assumed: InputConfig) -> InputConfig:
-    """Of what was assumed the pictures of shape N, H, W, C."""
+    """Return only the assumed images in NHWC."""
     from sgsdump.fixedpoint.quantisation.float_model import channels_last
 
     last = channels_last(model, assumed)
@@ -134,7 +145,7 @@ def _turned(model: Model, assumed: InputConfig) -> InputConfig:
 def _assumed(
     network: Network, specs: Sequence[InputSpec], outputs: Sequence[str], guesses: bool
 ) -> tuple[InputConfig, bytes, tuple[str, ...]]:
-    """The configuration that is assumed, its text, and sentences on it."""
+    """Return the inferred configuration, its text, and sentences on it."""
     from sgsdump.models.feeds.assumed_config import assume_config, ini_text, takes_pictures
     from sgsdump.models.feeds.feeds import expand
     from sgsdump.models.feeds.preprocess_file import load_preprocess
@@ -145,29 +156,28 @@ def _assumed(
         for file in network.preprocess.split(",") if network.preprocess else ():
             load_preprocess(file.strip())  # the line below names it
         raise ConfigError(
-            f"how the pictures of {network.model} are normalised is not known; give --input-config: sgsdump cfg "
-            f"input_config.ini -m {network.model}{preprocess} writes one to check"
+            f"the normalisation of the images of {network.model} is unknown; give --input-config: sgsdump cfg "
+            f"input_config.ini -m {network.model}{preprocess} writes a file to check"
         )
     assumed = assume_config(specs, outputs, network.preprocess, run)
     return assumed.config, ini_text(assumed.config).encode(), assumed.sentences
 
 
 def check_apart(held_out: Feeds, seen: Feeds, option: str, what: str) -> None:
-    """Raises ConfigError for a run that is held out and given with ``option`` too, whatever its files are called; every
-    ``what`` is then judged on it."""
+    """Raise ConfigError if a held-out run is also given with ``option``, by content; ``what`` names the thing judged."""
     from sgsdump.models.feeds.by_content import by_content
 
     held_out, known = by_content(held_out), {*by_content(seen).keys}
     same = next((index for index, key in enumerate(held_out.keys) if key in known), None)
     if same is not None:
         raise ConfigError(
-            f"--validate has {held_out[same][0]}, which {option} has too: judged on what it is fitted to, every {what} "
-            f"looks good; give other files"
+            f"--validate has {held_out[same][0]}, which {option} has too: a {what} looks good on images that it was fitted "
+            f"to; give other files"
         )
 
 
 def check_branches(model: Model, feeds: Iterable[tuple[str, Feed]]) -> None:
-    """Raises InputError for other data than the model's own that would take other branches of its Ifs."""
+    """Raise InputError if feeds would take other branches of the model's Ifs than its own data."""
     from sgsdump.executors.onnx_runtime.observed_branches import BranchGuard
 
     guard = BranchGuard(model)
@@ -184,16 +194,17 @@ def open_float_model(
     feeds_of: Callable[[Sequence[InputSpec]], Iterable[tuple[str, Feed]]] | None = None,
     outside: bool = False,
 ) -> Model:
-    """The simplified model of a file, lifted to what can be quantised; a Caffe model has the SDK's tensors, and the
-    outputs that input_config.ini names are outputs too. ``part``: of the model, in place of the whole.
-    ``feeds_of`` gives the data for the model's inputs: where they all take the same branch of an If, that takes its
-    place (``with_branches``).
+    """Open a model file, simplify it, and lift it to operators that can be quantised.
 
-    outside  for callers that read a weight at a time, and run the model by segments: large weights stay in their file
-             where there are many bytes of them (``external_data.left_outside``).
+    A Caffe model has the SDK's tensors, and the outputs that input_config.ini names are outputs too.
 
-    Raises what ``open_model``, ``simplify`` and ``lift`` raise, and ConfigError for an input that went with the
-    network's post-processing.
+    part      part of the model to open
+    feeds_of  returns the data for the inputs; an If is replaced by the branch that all data takes (``with_branches``)
+    outside   leave large weights in their file (``external_data.left_outside``), for callers that read one weight at a
+              time and run the model by segments
+
+    Raises ConfigError for an input that was cut off with the post-processing, and errors of ``open_model``,
+    ``simplify`` and ``lift``.
     """
     from sgsdump.fixedpoint.quantisation.float_model import simplify
     from sgsdump.fixedpoint.sdk.converter import caffe_facts, facts_of
@@ -210,12 +221,12 @@ def open_float_model(
     for entry in config.inputs:
         if simple.cut is not None and entry.name in simple.cut.blobs:
             raise ConfigError(
-                f"input_config: inputs names {entry.name!r}, which only the post-processing of {path} reads, and that "
-                f"is cut off; remove it from [INPUT_CONFIG]"
+                f"input_config: inputs names {entry.name!r}, which only the post-processing of {path} reads; that "
+                f"part is cut off; remove the input from [INPUT_CONFIG]"
             )
-    # Of the opset it came with: lifting hides some forms.
+    # Facts are collected before lifting, which hides some forms.
     caffe = opened.caffe
-    if not is_of_sim(simple.proto):  # the SDK's converter has done with it what it does
+    if not is_of_sim(simple.proto):  # the SDK's converter has already processed a .sim file
         facts = caffe_facts(caffe.layers, caffe.other_weights) if caffe else facts_of(simple.proto)
         simple = replace(simple, converter=facts)
     return replace(simple, proto=lift(simple.proto))
@@ -224,18 +235,17 @@ def open_float_model(
 def conversion_notes(
     model: Model, config: InputConfig | None = None, strict: bool = False, level: str = ""
 ) -> list[str]:
-    """Sentences on what is in the float model, and in the user's input_config.ini, that the SDK's converter does not
-    take, and on what it makes another function of.
+    """Return sentences on operators and settings that the SDK's converter refuses or changes.
 
-    level   of the calibration, where it is known.
-    strict  Raises ModelError for the first that it does not take.
+    level   calibration level, if known
+    strict  raise ModelError for the first refusal
     """
     from sgsdump.fixedpoint.quantisation.float_model import channels_last, grey_pictures
     from sgsdump.fixedpoint.sdk.converter import config_facts, input_changes, refusals
     from sgsdump.models.converter_facts import SDK, ConverterFacts
 
     refused = [
-        f"two layers are called {name!r}, and {SDK} refuses such a net; rename one before you convert it"
+        f"two layers are called {name!r}, and {SDK} refuses such a model; rename one before you convert it"
         for name in model.repeated_layers
     ]
     facts = model.converter or ConverterFacts()

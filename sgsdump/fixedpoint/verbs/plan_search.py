@@ -1,4 +1,4 @@
-"""``tune`` without another mode: search the smallest set of INT16 convolutions within a time budget."""
+"""``tune`` in its default mode: search the smallest set of INT16 convolutions within a time budget."""
 
 from __future__ import annotations
 
@@ -37,18 +37,20 @@ if TYPE_CHECKING:
 Left = Callable[[], float]
 BUDGET, OBJECTIVE, COST = "10m", "mean", "bytes"
 COSTS = (COST, "macs")
-# Plans run in integers to find the smallest that does, about; a picture of the report takes as long as so many.
+# Estimates of the remaining time. HALVED: plans that run in integers to find the smallest sufficient plan.
+# REPORTED: time of one image of the report, in runs of one image.
 HALVED, REPORTED = 4, 4
 
 
 @dataclass(frozen=True)
 class Aims:
-    """The goal of a search: the best plan of each rate, or with a target the cheapest plan that reaches it.
+    """The goal of a search: the best plan of each rate, or the cheapest plan that reaches a target.
 
-    limits       limits on the outputs of the recommended plan, without a target.
-    objective    error to minimise, as typed; ``cost``: cost to minimise, ``bytes`` or ``macs``.
-    metric_text  file of the user's metric.
-    counts_agreement  whether the verdict counts the answers that agree with the float model.
+    limits            limits on the outputs of the recommended plan, without a target
+    metric_text       contents of the file of the user's metric
+    objective         error to minimise, as typed
+    cost              cost to minimise: ``bytes`` or ``macs``
+    counts_agreement  whether the verdict counts the answers that agree with the float model
     """
 
     rates: tuple[float, ...]
@@ -63,11 +65,11 @@ class Aims:
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """A network that is open, and what calibration found of it.
+    """An open model with its calibration.
 
-    ranges  with room where values are stored in INT16.
-    seen    how far values go on the pictures.
-    how     it was calibrated, for doing so again without some of the pictures.
+    ranges  calibrated ranges, with room where values are stored in INT16
+    seen    ranges of the values on the calibration images
+    how     settings to calibrate again without some of the images
     """
 
     opened: OpenNetwork
@@ -80,11 +82,11 @@ class Calibrated:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """How a search runs.
+    """Resources and reporting of a search.
 
-    file   where every plan tried is kept, to go on from; None: nowhere.
-    left   the seconds left.
-    begin  gets how much there is to do, before the work.
+    left   returns the seconds left
+    file   keeps every plan tried, so that a search can resume; None: no file
+    begin  receives the amount of work before the search starts
     """
 
     quant_level: str
@@ -97,8 +99,15 @@ class Run:
 
 @dataclass(frozen=True)
 class Beginning:
-    """How much a search has to do: ``most`` plans of ``groups`` of convolutions on ``pictures``; ``resumed`` are known
-    already. ``ending``: the seconds that are kept for what follows it; ``limits``: whether INT8 is within them."""
+    """The amount of work of a search.
+
+    groups    groups of convolutions that are raised together
+    most      maximum number of plans to run
+    pictures  images that judge
+    resumed   results known from an earlier run
+    ending    time reserved for the steps after the search
+    limits    whether INT8 is within the limits
+    """
 
     groups: int
     most: int
@@ -110,7 +119,7 @@ class Beginning:
 
 @dataclass(frozen=True)
 class Ending:
-    """The seconds that are kept for what follows the search: verifying plans in integers, and the report."""
+    """Seconds reserved for the steps after the search: verifying plans in integers, and the report."""
 
     verify: float
     report: float
@@ -121,17 +130,27 @@ class Ending:
 
 
 class SearchOptions(Beside, JudgedBy, total=False):
-    """The options of the search for the smallest plan; see also ``JudgedBy``.
+    """Options of ``tune`` in its default mode, in addition to those of ``JudgedBy``.
 
-    rates      compression rates, of bytes, or of multiplications with ``cost="macs"``: 0.5 is all INT8, 1 all INT16
-               (0.65, 0.7 … 0.95).
-    target     find the cheapest plan that reaches it (``output-cos>=0.99``, ``metric>=0.97``), not plans for rates.
-    min_cos, max_rmse  limits on the outputs: the cheapest plan within them is recommended, which may be INT8; without
-               both the documented limits, 0.99 and 0.1.
-    objective  error to minimise: ``mean`` (of all outputs), ``worst``, or outputs by name.
-    cost       cost to minimise: ``bytes`` of weights, or ``macs``, the multiplications at 16 bits.
-    budget     time: ``60s``, ``10m``.
-    cure       start from the cured model; convert the cured model then.
+    Attributes
+    ----------
+    rates : sequence of float
+        Compression rates to find plans for: 0.5 is all INT8, 1 is all INT16, in bytes of weights or, with
+        ``cost="macs"``, in multiplications. Default: 0.65, 0.7 … 0.95.
+    target : str, optional
+        Find the cheapest plan that reaches this target, such as ``output-cos>=0.99`` or ``metric>=0.97``. Excludes
+        ``rates`` and the limits.
+    min_cos, max_rmse : float, optional
+        Limits for the outputs. The cheapest plan within the limits is recommended, which may be all INT8. If both are
+        missing, the documented limits 0.99 and 0.1 apply.
+    objective : str
+        Error to minimise: ``mean`` of all outputs (default), ``worst``, or the names of outputs.
+    cost : {"bytes", "macs"}
+        Cost to minimise: bytes of weights (default), or multiplications at INT16.
+    budget : str
+        Time limit, such as ``60s`` or ``10m`` (default).
+    cure : bool
+        If True, start from the cured model. Convert the cured model then.
     """
 
     rates: Sequence[float]
@@ -145,7 +164,7 @@ class SearchOptions(Beside, JudgedBy, total=False):
 
 
 def smallest_plan(model: str | Path, data: Data, quant_level: str, options: SearchOptions) -> SmallestPlan:
-    """Search the smallest plan of a model that a caller in Python names; see ``tune``."""
+    """Search the smallest plan for a caller in Python; see ``tune``."""
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.fixedpoint.tuning.proposals import check_solver
@@ -181,8 +200,10 @@ def aims_of(
     cost: str,
     limits: Thresholds | None = None,
 ) -> Aims:
-    """What is typed; ``limits`` none: the documented ones. Raises ConfigError for an invalid rate or target and for
-    options that do not go together, InputError for a metric that cannot be loaded."""
+    """Parse the options of a search; without ``limits``, the documented limits apply.
+
+    Raises ConfigError for invalid options, and InputError if the metric cannot be loaded.
+    """
     from sgsdump.comparison.thresholds import DOCUMENTED
     from sgsdump.files.bounded_read import read_bytes
     from sgsdump.fixedpoint.tuning.criteria import LoadedMetric, load_metric, parse_target
@@ -193,7 +214,9 @@ def aims_of(
     if target and rates:
         raise ConfigError("--rates and --target exclude each other: a target finds its own rate")
     if target and limits:
-        raise ConfigError("--target and --min-cos, --max-rmse exclude each other: each says when a plan is good enough")
+        raise ConfigError(
+            "--target and --min-cos, --max-rmse exclude each other: both define when a plan is good enough"
+        )
     limits = limits or DOCUMENTED
     if wanted is not None and wanted.name == "metric" and not metric:
         raise ConfigError("--target metric>=X needs --metric FILE.py:function")
@@ -207,7 +230,7 @@ def aims_of(
 
 
 def parse_rates(text: str) -> tuple[float, ...]:
-    """Raises ConfigError for anything but a list of rates above 0.5 and at most 1."""
+    """Parse a list of rates, each above 0.5 and at most 1. Raises ConfigError."""
     from sgsdump.fixedpoint.tuning.search import check_rates
 
     try:
@@ -221,7 +244,7 @@ def parse_rates(text: str) -> tuple[float, ...]:
 
 
 def parse_seconds(text: str) -> float:
-    """``60s``, ``5m``, ``1.5h``, or a number of seconds. Raises ConfigError."""
+    """Return a time (``60s``, ``5m``, ``1.5h``, or a number of seconds) in seconds. Raises ConfigError."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
     if not match:
         raise ConfigError(f"--budget {text!r} is not a time; write 60s, 5m or 1h")
@@ -229,7 +252,7 @@ def parse_seconds(text: str) -> float:
 
 
 def calibrated(network: OpenNetwork | Start, feeds: Feeds, run: Run) -> Calibrated:
-    """The network with the ranges of its tensors. Raises what calibrating raises."""
+    """Calibrate a model. Raises errors of calibration."""
     from sgsdump.fixedpoint.curing.ranges import with_int16_room
     from sgsdump.fixedpoint.quantisation.calibration import calibrate
     from sgsdump.fixedpoint.quantisation.fixed_model import rehearse
@@ -254,7 +277,7 @@ def calibrated(network: OpenNetwork | Start, feeds: Feeds, run: Run) -> Calibrat
 
 
 def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> SmallestPlan:
-    """The plans of a network, the promising ones run in integers. Raises what a search raises."""
+    """Search the plans of a model and verify the best ones in integers. Raises errors of the search."""
     from sgsdump.fixedpoint.quantisation.fixed_model import clipped_ranges
     from sgsdump.fixedpoint.quantisation.float_model import deployed
     from sgsdump.fixedpoint.quantisation.objective import watched_by_output
@@ -317,7 +340,7 @@ def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> 
 
 
 def _proposed(setup: Setup, aims: Aims, most: int, left: Left, goal: Target | None) -> SearchResult:
-    """The plans for the rates, or for the target, of ``most`` that are run; ``goal``: of the smallest plan."""
+    """Search plans for the rates or the target with at most ``most`` runs; ``goal`` is that of the smallest plan."""
     from sgsdump.fixedpoint.tuning.search import search_rates, search_target
 
     setup.pool.expect(most * len(setup.pool.pictures))
@@ -330,7 +353,7 @@ def _proposed(setup: Setup, aims: Aims, most: int, left: Left, goal: Target | No
 
 
 def _ending_of(exact: IntegerScores, aims: Aims, held_out: int) -> Ending:
-    """Of how long one plan takes in integers: that of all at 8 bits, which must be run anyway."""
+    """Estimate the reserved time from one plan in integers: all INT8, which must run anyway."""
     begun = time.monotonic()
     exact.score(frozenset())
     plan = time.monotonic() - begun

@@ -1,4 +1,4 @@
-"""``simulate``: every layer of a float or a fixed model as the SDK's simulators give it."""
+"""``simulate``: dump every layer of a float or fixed model as the SDK's simulator does."""
 
 from __future__ import annotations
 
@@ -24,15 +24,37 @@ def simulate(
     strip: bool = True,
     **beside: Unpack[Beside],
 ) -> Dump:
-    """Every layer of a model on one input, as the SDK's simulator dumps it; as ``sgsdump simulate``.
+    """Dump every layer of a model on one input, as ``sgsdump simulate`` does.
 
-    model       a float model, a fixed one, or what ``calibrate`` returned.
-    data        of one run; see ``calibrate``.
-    dequantise  of a fixed model: the values that its integers mean, as float32 (``dequantFixed``); False: the integers.
-    strip       of a fixed model: without the hardware's padding (``eliminateGarbage``).
-    beside      see ``calibrate``; a fixed model remembers how its pictures are normalised.
+    Parameters
+    ----------
+    model : str, Path or FixedModel
+        Float model, fixed model, or the result of ``calibrate``.
+    data : str, Path, array or mapping
+        One image, or the arrays of one run, see ``calibrate``.
+    dequantise : bool
+        Fixed model: if True, dump float32 values (``dequantFixed`` of the SDK); if False, the integers.
+    strip : bool
+        Fixed model: if True, remove the padding of the hardware (``eliminateGarbage`` of the SDK).
+    **beside
+        ``preprocess``, ``input_config``, ``weight_file`` and further options, see ``calibrate``. A fixed model stores
+        the normalisation of its images.
 
-    Raises SgsdumpError: what cannot be read, fed or run.
+    Returns
+    -------
+    Dump
+        Tensors of all layers in memory, in the order of execution.
+
+    Raises
+    ------
+    SgsdumpError
+        If a file cannot be read, or if the model cannot be fed or run.
+
+    Examples
+    --------
+    >>> sample = sgsdump.simulate("net_fixed.onnx", "cat.jpg")  # doctest: +SKIP
+    >>> benchmark = sgsdump.simulate("net.onnx", "cat.jpg", input_config="net.ini")  # doctest: +SKIP
+    >>> print(sgsdump.compare(sample, benchmark))  # doctest: +SKIP
     """
     from sgsdump.dumps.dump import Dump
     from sgsdump.fixedpoint.quantisation.float_model import simplify

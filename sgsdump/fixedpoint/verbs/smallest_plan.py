@@ -1,4 +1,4 @@
-"""The result of ``tune`` without another mode: the smallest plan within the limits, and the table of plans."""
+"""The result of ``tune`` in its default mode: the smallest plan within the limits, and the table of all plans."""
 
 from __future__ import annotations
 
@@ -29,16 +29,28 @@ COMPARED = 4
 
 @dataclass(frozen=True, eq=False)
 class SmallestPlan(Tuned):
-    """The smallest plan within the limits, among all plans of a table.
+    """The smallest plan within the limits, with the table of all plans: the default result of ``tune``.
 
-    result  the plans of the table with their costs and errors: ``result.rows``, ``result.taken`` the recommended one.
-    trial   the network of the plans; ``fixed`` the fixed model of the recommended plan.
-    ini     your input_config.ini.
-    judges  the images that plans were judged by.
-    quant_level  the level to calibrate with to make the same fixed model.
-    cured   the cured model that the plans are for; None without --cure.
-    clipped  calibration values that the recommended plan clips.
-    counts_agreement  whether the verdict counts the answers that agree with the float model.
+    Attributes
+    ----------
+    result : Pareto
+        All plans with their costs and errors in ``result.rows``; ``result.taken`` is the recommended plan.
+    trial : PlanTrial
+        Model that the plans apply to.
+    fixed : FixedModel
+        Fixed model of the recommended plan.
+    ini : bytes
+        Your input_config.ini.
+    judges : Feeds
+        Images that judged the plans.
+    quant_level : str
+        Level at which ``calibrate`` makes the same fixed model.
+    cured : Cured or None
+        Cured model that the plans are for; None without ``cure``.
+    clipped : tuple of ClippedRange
+        Calibration values that the recommended plan clips.
+    counts_agreement : bool
+        True if the verdict counts the answers that agree with the float model.
     """
 
     result: Pareto
@@ -53,24 +65,24 @@ class SmallestPlan(Tuned):
 
     @property
     def passes(self) -> bool:
-        """Whether the outputs of the recommended plan are within the limits; true with a target, which was reached."""
+        """True if the outputs of the recommended plan are within the limits, or if a target was given and reached."""
         return self.result.limits is None or self.result.limits.taken
 
     within_limits = passes
 
     @property
     def taken(self) -> Row:
-        """The recommended plan."""
+        """Row of the recommended plan."""
         return self.result.taken
 
     @property
     def raised(self) -> tuple[str, ...]:
-        """The words of ``tensor_arrays`` of the recommended plan."""
+        """Entries of ``tensor_arrays`` of the recommended plan."""
         return self.taken.tensors
 
     @cached_property
     def conclusion(self) -> Verdict:
-        """The verdict on the recommended plan, as data."""
+        """Verdict on the recommended plan, as data."""
         from sgsdump.fixedpoint.reports.tune_verdict import verdict_of_search
         from sgsdump.fixedpoint.tuning.worth import agreement
         from sgsdump.models.feeds.by_content import PicturePairs
@@ -82,7 +94,7 @@ class SmallestPlan(Tuned):
 
     @property
     def details(self) -> list[str]:
-        """The effort of the search and the accuracy of its approximation, one sentence per item."""
+        """Effort of the search and accuracy of its approximation, one sentence per item."""
         from sgsdump.fixedpoint.reports.tuned import search_details
 
         return search_details(self.result)
@@ -98,8 +110,10 @@ class SmallestPlan(Tuned):
         return [*pareto_table(self.result).splitlines(), *ending_lines(self.result)]
 
     def to_pandas(self) -> Any:
-        """Return every plan of the table as a DataFrame, the columns of ``pareto.csv``. Raises MissingExtra without
-        pandas."""
+        """Return all plans as a DataFrame with the columns of ``pareto.csv``.
+
+        Raises MissingExtra without pandas.
+        """
         return self.result.to_pandas()
 
     def plot(self, axes: Axes | None = None) -> Axes:
@@ -138,7 +152,7 @@ class SmallestPlan(Tuned):
             self.cured.save(folder / CURED)
 
     def _report(self, folder: Path, progress: Progress) -> Report:
-        """Return the record of the report: the recommended plan, compared on a few of the images that judge plans."""
+        """Return the contents of the report: the recommended plan, compared on a few of the judging images."""
         from sgsdump.fixedpoint.quantisation.diagnosis.compared_pictures import PictureComparer, each_compared, over_all
         from sgsdump.fixedpoint.reports.command_reports import bits_by
         from sgsdump.fixedpoint.reports.tuned import RAISED_BY, report_of_plan, tradeoff_of

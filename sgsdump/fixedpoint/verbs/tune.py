@@ -66,36 +66,47 @@ def tune(
     quant_level: str = "L5",
     **options: Any,
 ) -> SmallestPlan | FirstPlan | Explained:
-    """Find the convolutions that need INT16; as ``sgsdump tune``.
+    """Find the convolutions that need INT16, as ``sgsdump tune`` does.
+
+    Plans are always verified by running them in the hardware's integer arithmetic.
 
     Parameters
     ----------
-    model
-        ONNX, or Caffe's ``.prototxt`` (with ``weight_file``).
-    data
-        The images that calibrate, see ``calibrate``; pairs of a feed and a label for a metric. With ``explain=True``
-        and ``ranges``, only measured on, and not required.
-    explain
-        Only measure the contribution of each convolution; see ``ExplainOptions`` for the options.
-    first
-        Stop at the first plan within the limits; see ``FirstPlanOptions``.
-    quant_level
-        Calibration level of the ranges; weights have one scale per tensor at L1, one per output channel above L1.
-    options
-        Without ``explain`` and ``first``: see ``SearchOptions``. Always: ``preprocess``, ``input_config``,
-        ``weight_file``, ``model_inputs``, ``model_outputs``, ``strict_sdk``, see ``calibrate``.
+    model : str or Path
+        ONNX model, or Caffe's ``.prototxt`` (with ``weight_file``).
+    data : str, Path, array, mapping or iterable
+        Calibration images or arrays, see ``calibrate``. For a metric with labels: pairs of a feed and its label. With
+        ``explain=True`` and ``ranges``, ``data`` is only measured on, and is optional.
+    explain : bool
+        If True, only measure the contribution of each convolution, without a search.
+    first : bool
+        If True, stop at the first plan within the limits. Excludes ``explain``.
+    quant_level : {"L1", "L2", "L3", "L4", "L5"}
+        Calibration level of the ranges. Weights have one scale per tensor at L1, one per output channel above L1.
+    **options
+        Options of the mode: ``SearchOptions`` by default, ``FirstPlanOptions`` with ``first=True``, ``ExplainOptions``
+        with ``explain=True``. All modes accept ``preprocess``, ``input_config``, ``weight_file``, ``model_inputs``,
+        ``model_outputs`` and ``strict_sdk``, see ``calibrate``.
 
     Returns
     -------
     Tuned
-        The recommended plan; ``save`` writes the folder of ``sgsdump tune -o``.
+        Recommended plan: a ``SmallestPlan``, or with ``first=True`` a ``FirstPlan``.
     Explained
-        With ``explain=True``: every convolution with its contribution and a verdict.
+        With ``explain=True``: every convolution with its contribution to the output error and a verdict.
 
     Raises
     ------
     SgsdumpError
-        The model, the data or an option cannot be used, or no plan reaches the target.
+        If the model, the data or an option cannot be used, or if no plan reaches the target.
+    TypeError
+        If an option belongs to another mode.
+
+    Examples
+    --------
+    >>> plan = sgsdump.tune("net.onnx", "images/", input_config="net.ini")  # doctest: +SKIP
+    >>> print(plan)  # doctest: +SKIP
+    >>> plan.save("tuned")  # doctest: +SKIP
     """
     if explain and first:
         raise TypeError("explain=True and first=True exclude each other")

@@ -1,4 +1,4 @@
-"""The results of ``tune``: their common members, and the rules of the folder that they are written into."""
+"""Common members of the results of ``tune``, and the rules of the folder that results are written to."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _SHARED = frozenset((LOG, FLOAT_DUMP, FIXED_DUMP))
 
 @dataclass(frozen=True)
 class Written:
-    """What to write besides the results that are always written.
+    """Optional output files of ``tune``.
 
-    fixed_models  the fixed models of all plans.
-    pickles       quant parameters as pickle, for the SDK.
-    facts         further lines of the report's footer.
+    fixed_models  the fixed models of all plans
+    pickles       quant parameters as pickle, for the SDK
+    facts         further lines of the report's footer
     """
 
     fixed_models: bool = False
@@ -49,28 +49,28 @@ RESULTS_ALONE = Written()
 
 
 class Proposal:
-    """A set of convolution inputs to raise to INT16, and what supports it."""
+    """A set of convolution inputs to raise to INT16, with its evidence."""
 
     @property
     def raised(self) -> tuple[str, ...]:
-        """The words of ``tensor_arrays`` that raise the convolutions."""
+        """Entries of ``tensor_arrays`` that raise the convolutions."""
         raise NotImplementedError
 
     @property
     def conclusion(self) -> Verdict:
-        """The verdict as data."""
+        """Verdict as data."""
         raise NotImplementedError
 
     @property
     def verdict(self) -> list[str]:
-        """The three lines: outcome, cause, recommendation."""
+        """Three lines of text: outcome, cause, recommendation."""
         from sgsdump.reports.three_lines import verdict_block
 
         return verdict_block(self.conclusion)
 
     @property
     def to_copy(self) -> str:
-        """``[CONV_CONFIG]`` of input_config.ini; empty if nothing has to be raised."""
+        """``[CONV_CONFIG]`` of input_config.ini; empty if no INT16 is needed."""
         from sgsdump.fixedpoint.reports.cause_sentences import conv_config
 
         return conv_config(self.raised) if self.raised else ""
@@ -86,7 +86,24 @@ class Proposal:
     def save(self, folder: str | Path, what: Written = RESULTS_ALONE) -> Path:
         """Write the folder of ``sgsdump tune -o``.
 
-        Results of an earlier run are replaced all at once; your own files in the folder stay. Raises OutputError.
+        Results of an earlier run are replaced all at once. Other files in the folder stay.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Folder to write.
+        what : Written
+            Optional files; by default none.
+
+        Returns
+        -------
+        Path
+            ``folder``.
+
+        Raises
+        ------
+        OutputError
+            If a file cannot be written.
         """
         from sgsdump.files.atomic_write import replacing_folder
 
@@ -103,7 +120,7 @@ class Proposal:
         raise NotImplementedError
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw the table into axes of matplotlib."""
+        """Draw the table into matplotlib axes and return them."""
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -111,14 +128,14 @@ class Proposal:
 
 
 class Tuned(Proposal):
-    """A plan of INT16 convolutions that was verified in the hardware's integers; ``tune`` returns one.
+    """A plan of INT16 convolutions, verified in the hardware's integers: a result of ``tune``.
 
-    ``first=True`` gives a ``FirstPlan``, the default a ``SmallestPlan``.
+    By default the result is a ``SmallestPlan``, with ``first=True`` a ``FirstPlan``.
     """
 
     @property
     def passes(self) -> bool:
-        """Whether the outputs of the plan are within the limits, on held-out images too."""
+        """True if the outputs of the plan are within the limits, also on held-out images."""
         raise NotImplementedError
 
     def to_html(self, path: str | Path) -> Path:
@@ -140,12 +157,12 @@ class Tuned(Proposal):
         return render(replace(report, facts=(*report.facts, *facts)))
 
     def _report(self, folder: Path, progress: Progress) -> Report:
-        """Return the record of the report; ``folder`` is for values of layers."""
+        """Return the contents of the report; ``folder`` holds temporary dumps of layers."""
         raise NotImplementedError
 
 
 def kept_in(folder: Path) -> Callable[[str], bool]:
-    """Return whether a file of an older folder stays: progress.json and your own files, but no result."""
+    """Return a predicate: whether a file of an older folder stays (progress.json and the user's files, no results)."""
     of_tune = any((folder / name).exists() for name in (ROUNDS, CONTRIBUTIONS))
 
     def is_kept(name: str) -> bool:

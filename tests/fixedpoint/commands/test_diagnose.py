@@ -70,7 +70,7 @@ def test_its_figures_are_those_of_the_commands_it_replaces(digits):
     assert main("calibrate -m digits.onnx -i pictures --input-config input_config.ini -o fixed.onnx".split()) == 0
     names = sorted(path.name for path in (digits / "pictures").iterdir())
     facts = (digits / "d" / "report.html").read_text()
-    chosen = re.search(r"<bdi>3, those whose outputs are furthest off: ([^<]*)</bdi>", facts)[1].split(", ")
+    chosen = re.search(r"<bdi>3, those with the largest output error: ([^<]*)</bdi>", facts)[1].split(", ")
     assert len(chosen) == 3 and set(chosen) < set(names)
     for kind, file in (("Float", "digits.onnx"), ("Fixed", "fixed.onnx")):
         (digits / kind).mkdir()
