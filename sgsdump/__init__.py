@@ -1,54 +1,54 @@
-"""Find the layer that loses accuracy when a network is quantised.
+"""Find the layer that loses accuracy when a model is quantised.
 
     import sgsdump
 
-    found = sgsdump.diagnose("net.onnx", "pictures", preprocess="preprocess.py")
+    found = sgsdump.diagnose("net.onnx", "images", preprocess="preprocess.py")
     print(found)                  # where accuracy is lost, and what to write into input_config.ini
-    found.save("diagnosis")       # report.html, the fixed model, every layer's figures
+    found.save("diagnosis")       # report.html, the fixed model, the errors of every layer
 
-    fixed = sgsdump.calibrate("net.onnx", "pictures", preprocess="preprocess.py", input_config="input_config.ini")
+    fixed = sgsdump.calibrate("net.onnx", "images", preprocess="preprocess.py", input_config="input_config.ini")
     sample = sgsdump.simulate(fixed, "cat.jpg", preprocess="preprocess.py")
     benchmark = sgsdump.simulate("net.onnx", "cat.jpg", preprocess="preprocess.py")
     sgsdump.compare(sample, benchmark).to_pandas()
 
-Each function does what the command of its name does.
+Each function does the same as the command of its name.
 
-The map of the package. The core, top down: a room imports rooms below it in this list, never above, and no plug-in
-(``tests/test_house.py`` checks it).
+Map of the package. The core is listed top down: a folder imports only folders below it, and no plug-in
+(``tests/test_house.py`` checks both rules).
 
-    __main__ cli    start, dispatch, one line and an exit status for an error
-    commands        a thin file or folder per subcommand; only commands print
+    __main__ cli    start, dispatch, error line and exit status
+    commands        one thin file or folder per subcommand; only commands print
     reports         results -> sentences, text, csv, json, png, html
-    executors       run a model: base.py is the contract; workers/ is where work runs
+    executors       run a model; base.py is the interface, workers/ runs tasks in other processes
     models          a model file -> ONNX in memory: caffe/, atb/, passes/, feeds/
     comparison      pair, measure and judge two dumps: alignment, naming/, sums/, metrics
-    replay          a program's operators computed again, each judged alone against its bound
+    replay          recompute a program's operators and judge each against its error bound
     dumps           Dump, open_dump, save_dump, conversion; formats/VENDOR/ reads and writes
     sidecars        the small text files beside a model
     tensors         Tensor, dtypes, layouts, statistics: numpy only
     files           untrusted reading, atomic writing: standard library, numpy for mapped bytes
     progress plugins registry errors
 
-The plug-ins, each with its rooms, top down. A plug-in imports the core, never another plug-in.
+The plug-ins, each with its folders, top down. A plug-in imports the core, never another plug-in.
 
     fixedpoint      calibrate, simulate, diagnose, cure and tune a model in fixed point
       commands      the subcommands
-      verbs         the functions that users call from Python, and what the commands call
+      verbs         public functions, which the commands call too
       reports       results of these commands -> sentences, text, csv, json, charts
       tuning        which convolutions need INT16: contributions, rounds, search
-      curing        a float model rewritten so that 8 bits lose less: one file per cure
+      curing        rewrite a float model so that INT8 loses less: one file per cure
       sim           model files of the SDK: float.sim, fixed.sim, .img
       quantisation  ranges -> fixed model -> simulation; levels, plans, fusion
-      sdk           what the SDK's converter makes of operators
-    capture         dump a program that runs
+      sdk           operators that the SDK's converter refuses or changes
+    capture         dump a running program
       commands      exec, check and msit
       check_report  the report of check
       msit          msit's helpers under their own names
-      torchair      TorchAir's names for dumping a compiled torch program
+      torchair      TorchAir's names for dumps of a compiled torch program
       programs      control, hooks, result trees
     pipeline        dump a model by any executor; bisection; test cases
 
-``samples`` holds the demo's network and digits.
+``samples`` holds the model and the digits of the demo.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-# The core's; plug-ins name theirs in their ``__init__.py``.
+# Public names of the core; plug-ins list theirs in their ``__init__.py``.
 _NAMES = {
     "open_dump": "sgsdump.dumps.io",
     "list_runs": "sgsdump.dumps.trees",
@@ -141,14 +141,14 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_NAMES[name]), name)
     else:
         value = importlib.import_module("sgsdump.plugins").public_name(name)
-    # The package ``sgsdump.capture``, which can be called, keeps its name.
+    # setdefault: importing may have bound the callable package ``sgsdump.capture`` to this name already.
     return globals().setdefault(name, value)
 
 
 class _PublicModules:
-    """An import finder for packages of plug-ins that are imported as ``sgsdump.NAME``, such as ``sgsdump.torchair``.
+    """Import finder for plug-in packages that are imported as ``sgsdump.NAME``, such as ``sgsdump.torchair``.
 
-    It is the last of ``sys.meta_path``, so it only sees modules that no other finder knows.
+    The finder is last in ``sys.meta_path``, so it sees only modules that no other finder knows.
     """
 
     @staticmethod

@@ -59,8 +59,7 @@ def compare(
         Dump under test and reference dump, or paths of dumps in any format.
     inputs : bool
         If True, compare the network's inputs too. By default only output tensors are compared, except if a dump names
-        the
-        inputs of each operator separately (``has_own_inputs``).
+        the inputs of each operator separately (``has_own_inputs``).
     name_map : mapping or NameSources, optional
         Benchmark name -> sample name, for pairs that names alone do not give; or the contents of mapping files and
         rules.
@@ -73,10 +72,8 @@ def compare(
         ``excluded``.
     metrics : sequence of str or mapping
         Additional metrics for ``extra`` of each row: names from ``METRICS``, or {name: function} with your own
-        functions
-        f(sample, benchmark) -> number. A function is called once per pair with two arrays of real values of equal
-        shape;
-        None selects the metric of ``METRICS`` with this name.
+        functions f(sample, benchmark) -> number. A function is called once per pair with two arrays of real values of
+        equal shape; None selects the metric of ``METRICS`` with this name.
     settings : Settings, optional
         Parameters of the metrics in ``METRICS``.
     compatible : str, optional

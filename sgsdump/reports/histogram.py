@@ -20,7 +20,8 @@ class Calibrated(Protocol):
     """Result of ``calibrate``, or any object with ``ranges`` by tensor name."""
 
     @property
-    def ranges(self) -> Mapping[str, Range]: ...
+    def ranges(self) -> Mapping[str, Range]:
+        """Calibration range of each tensor by name."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -99,6 +99,7 @@ class Cured:
 
     @property
     def helps(self) -> bool:
+        """True if at least one step was kept."""
         return any(step.taken for step in self.steps)
 
     def __repr__(self) -> str:

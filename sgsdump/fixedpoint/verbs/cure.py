@@ -39,8 +39,8 @@ def cure(
         Float model, see ``calibrate``.
     data : str, Path, array, mapping or iterable
         Images or arrays to fit to, see ``calibrate``.
-    quant_level : {"L1", "L2", "L3", "L4", "L5"}
-        Calibration level that the model is cured for.
+    quant_level : str
+        Calibration level that the model is cured for, L1 to L5.
     cures : sequence of str
         Cures to try: ``ranges``, ``fold``, ``equalise``, ``absorb``, ``bias`` and ``round``. Default: all.
     validate : str, Path, array, mapping or iterable, optional

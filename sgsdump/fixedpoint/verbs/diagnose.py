@@ -87,8 +87,8 @@ def diagnose(
         Float model, see ``calibrate``.
     data : str, Path, array, mapping or iterable
         Images or arrays that calibrate and judge, see ``calibrate``.
-    quant_level : {"L1", "L2", "L3", "L4", "L5"}
-        Calibration level.
+    quant_level : str
+        Calibration level, L1 to L5, see ``calibrate``.
     **options
         See ``DiagnoseOptions`` and ``JudgedBy``. Also the options of ``calibrate`` that accompany a model, such as
         ``preprocess``. Without ``input_config``, default settings are inferred and listed in the report.

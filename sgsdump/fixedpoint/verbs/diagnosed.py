@@ -1,4 +1,4 @@
-"""The result of ``diagnose`` for every kind of model: verdict, report, errors of all layers, and the folder to write."""
+"""The result of ``diagnose`` for every kind of model: verdict, report, errors of all layers, and files to write."""
 
 from __future__ import annotations
 

@@ -70,6 +70,7 @@ class Task:
 
     @property
     def aim(self) -> Thresholds:
+        """Given limits, else the documented ones."""
         from sgsdump.comparison.thresholds import DOCUMENTED
 
         return self.limits or DOCUMENTED

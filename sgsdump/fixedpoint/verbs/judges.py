@@ -93,6 +93,7 @@ class Judges:
 
 
 def judges_of(options: JudgedBy) -> Judges:
+    """Return the options as a record."""
     return Judges(options.get("metric"), options.get("evaluate"), options.get("validate"))
 
 
@@ -121,6 +122,7 @@ class JudgingFeeds:
 
     @property
     def judges(self) -> Feeds:
+        """Given judging images, else the calibration images."""
         return self.evaluated or self.calibrated
 
     def judged(self) -> Iterator[PictureFeed]:
@@ -132,6 +134,7 @@ class JudgingFeeds:
         yield from _given(self.judges, every if self.evaluated else evenly(every, PICTURES))
 
     def validated(self) -> Iterator[PictureFeed]:
+        """Yield all held-out images."""
         if self.held_out is not None:
             yield from _given(self.held_out, range(len(self.held_out)))
 

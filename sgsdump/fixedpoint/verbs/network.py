@@ -114,8 +114,8 @@ def _quantised_already(network: Network, model: Model) -> tuple[str, ...]:
     if not found:
         return ()
     return (
-        f"{network.model} is quantised already ({listed(found)}): its own rounding counts as exact here, and its integer "
-        f"operators stay unchanged; to judge them: sgsdump diagnose -m FLOAT.onnx --fixed {network.model}",
+        f"{network.model} is quantised already ({listed(found)}): its own rounding counts as exact here, and its "
+        f"integer operators stay unchanged; to judge them: sgsdump diagnose -m FLOAT.onnx --fixed {network.model}",
     )
 
 
@@ -164,15 +164,15 @@ def _assumed(
 
 
 def check_apart(held_out: Feeds, seen: Feeds, option: str, what: str) -> None:
-    """Raise ConfigError if a held-out run is also given with ``option``, by content; ``what`` names the thing judged."""
+    """Raise ConfigError if a held-out run is also given with ``option``, compared by content."""
     from sgsdump.models.feeds.by_content import by_content
 
     held_out, known = by_content(held_out), {*by_content(seen).keys}
     same = next((index for index, key in enumerate(held_out.keys) if key in known), None)
     if same is not None:
         raise ConfigError(
-            f"--validate has {held_out[same][0]}, which {option} has too: a {what} looks good on images that it was fitted "
-            f"to; give other files"
+            f"--validate has {held_out[same][0]}, which {option} has too: a {what} looks good on images that it was "
+            f"fitted to; give other files"
         )
 
 

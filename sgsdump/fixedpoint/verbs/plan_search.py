@@ -126,6 +126,7 @@ class Ending:
 
     @property
     def seconds(self) -> float:
+        """Sum of both."""
         return self.verify + self.report
 
 

@@ -81,8 +81,8 @@ def tune(
         If True, only measure the contribution of each convolution, without a search.
     first : bool
         If True, stop at the first plan within the limits. Excludes ``explain``.
-    quant_level : {"L1", "L2", "L3", "L4", "L5"}
-        Calibration level of the ranges. Weights have one scale per tensor at L1, one per output channel above L1.
+    quant_level : str
+        Calibration level of the ranges, L1 to L5. Weights have one scale per tensor at L1, one per output channel above L1.
     **options
         Options of the mode: ``SearchOptions`` by default, ``FirstPlanOptions`` with ``first=True``, ``ExplainOptions``
         with ``explain=True``. All modes accept ``preprocess``, ``input_config``, ``weight_file``, ``model_inputs``,
