@@ -20,7 +20,8 @@ def sections(page):
     """The anchors of a page's headings, made as the usual viewers make them."""
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     titles = re.findall(r"(?m)^#+ (.*)$", text)
-    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+    documented = re.findall(r"(?m)^::: (\S+)$", text)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles} | set(documented)
 
 
 def citations():

@@ -114,7 +114,7 @@ def drawn(section, indent):
     return " ".join(lines).split()
 
 
-_CORE, _, _PLUGINS = sgsdump.__doc__.partition("The map of the package")[2].partition("The plug-ins")
+_CORE, _, _PLUGINS = sgsdump.__doc__.partition("Map of the package")[2].partition("The plug-ins,")
 CORE = drawn(_CORE, 4)
 # By plug-in its rooms; one without rooms is a room itself.
 PLUGINS = {
