@@ -1,7 +1,7 @@
-"""The subcommands, a thin file or folder each: a docstring (``--help`` shows it, with examples), add_arguments, run.
+"""Subcommands: one thin module or package each, with a docstring (shown by ``--help``), add_arguments and run.
 
-``sgsdump --help`` imports none of them: what it says of each stands here, and in the ``__init__.py`` of a plug-in. A
-command module imports nothing heavy at its top, so that its own ``--help`` answers at once too.
+``sgsdump --help`` imports no command: the help line of each command is here, or in the ``__init__.py`` of a plug-in. A
+command module imports only light modules at the top, so that its own ``--help`` is fast too.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _CORE = {
 
 
 def grouped(further: Mapping[str, Command]) -> dict[str, dict[str, Command]]:
-    """Return all commands by title and name, in the order of ``sgsdump --help``; ``further``: of installed plug-ins."""
+    """Return all commands by title and name, in the order of ``sgsdump --help``; ``further`` is from plug-ins."""
     groups: dict[str, dict[str, Command]] = {title: {} for title in _TITLES}
     for commands in (_CORE, *(plugin.commands for plugin in plugins.own()), further):
         for name, command in commands.items():
@@ -38,14 +38,14 @@ def grouped(further: Mapping[str, Command]) -> dict[str, dict[str, Command]]:
 
 
 def _with(group: dict[str, Command], name: str, command: Command) -> dict[str, Command]:
-    """A group with one command more, in its place."""
+    """Return a group with a further command in its place."""
     members = list(group.items())
     places: dict[str | None, int] = {"": 0, **{member: place for place, member in enumerate(group, 1)}}
     members.insert(places.get(command.after, len(members)), (name, command))
     return dict(members)
 
 
-# Those of the core and of the own plug-ins.
+# Commands of the core and of sgsdump's own plug-ins.
 GROUPS = grouped({})
 HELP = {name: command.help for group in GROUPS.values() for name, command in group.items()}
 COMMANDS = Registry(

@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def complete() -> None:
-    """Answer the shell that asks, by argcomplete, which ends the process."""
+    """Answer the completion request of a shell; argcomplete ends the process."""
     from sgsdump.commands.parser import build_parser, called
 
     _argcomplete().autocomplete(build_parser(called(os.environ.get("COMP_LINE", "").split()[1:])))

@@ -102,7 +102,7 @@ MODES = Modes(
 
 @dataclass(frozen=True)
 class Conversion:
-    """Which records of which dump are written, and in which form."""
+    """The dump and the records to write, with layout and dtype."""
 
     dump: Path
     reading: Reading
@@ -112,7 +112,10 @@ class Conversion:
     dtype: str | None
 
     def records(self) -> tuple[Dump, list[Record]]:
-        """The dump, and the records to write; no value is read. Raises ConfigError, FormatError and ValuesError."""
+        """Return the dump and the records to write, without reading values.
+
+        Raises ConfigError, FormatError and ValuesError.
+        """
         from sgsdump.dumps.conversion import as_float32, in_layout, with_shapes
         from sgsdump.dumps.dump import selected
         from sgsdump.tensors.device import is_device
@@ -120,7 +123,7 @@ class Conversion:
         dump = _with_net(opened(self.reading, self.dump)[0], self.reading.parse_net)
         records = with_shapes(selected(dump.records, self.select), self.original_shape)
         if self.dtype and is_device(self.layout):
-            # The scales of channels belong to the logical tensor, and the blocks' size to the type that is written.
+            # Channel scales belong to the logical tensor; the block size depends on the written type.
             records = [as_float32(in_layout(record, "logical")) for record in records]
         if self.layout:
             records = [in_layout(record, self.layout) for record in records]
@@ -131,7 +134,7 @@ class Conversion:
 
 @dataclass(frozen=True)
 class Options:
-    """``given``: the names of the options that were given."""
+    """The options; ``given`` has the names of the options that the user gave."""
 
     conversion: Conversion
     output: Path
@@ -206,11 +209,11 @@ def _convert(options: Options) -> int:
     dump, records = conversion.records()
     print_lines(dump.notes, "note: ")
     if layout:
-        reason = f"stay in their layout: it, or the original shape, is not known, or cannot be {layout}"
+        reason = f"keep their layout: the layout or the original shape is unknown, or cannot become {layout}"
         _tell(f"tensors {reason}", [record for record in records if stays(record, layout)])
     if dtype:
         others = [record for record in records if record.tensor.info.dtype != dtype]
-        _tell(f"tensors do not become {dtype}: no numbers, or of unknown true scale", others)
+        _tell(f"tensors are not converted to {dtype}: not numeric, or the scale is unknown", others)
     form: tuple[str, Any] = (dump.format, dump.variant)
     if layout or dtype or conversion.reading.parse_net or conversion.original_shape:
         form = ("", None)
@@ -227,7 +230,7 @@ def _convert(options: Options) -> int:
 
 
 def _convert_model(options: Options) -> int:
-    """An SDK model file as ONNX, or the text of its tensors. Raises ConfigError for another target."""
+    """Write an SDK model file as ONNX, or the text of its tensors. Raises ConfigError for another target."""
     from sgsdump.files.atomic_write import replace_text, replacing
     from sgsdump.models.model import net_text_of, open_model
 
@@ -257,7 +260,7 @@ def _convert_topology(options: Options) -> int:
 
 
 def _loading_on_cluster(conversion: Conversion, records: list[Record], scheduler: str) -> Loading:
-    """The ``loading`` of ``save``: workers open the dump and make the values of these records."""
+    """Return the ``loading`` for ``save``: workers open the dump and compute the values of the records."""
     from sgsdump.executors.workers.task_pool import Workers, run_tasks
 
     everywhere = replace(conversion, dump=absolute(conversion.dump), reading=shared(conversion.reading))
@@ -271,7 +274,7 @@ def _loading_on_cluster(conversion: Conversion, records: list[Record], scheduler
 
 
 def _load_on_worker(conversion: Conversion) -> Callable[[tuple[int, str]], np.ndarray | SgsdumpError]:
-    """From a record's index and name to its values, or why it has none; called once in each thread of a worker."""
+    """Return a function from a record's index and name to its values or error; called once per worker thread."""
     from sgsdump.dumps.conversion import load
 
     _, records = on_this_worker(conversion.records)
@@ -279,7 +282,7 @@ def _load_on_worker(conversion: Conversion) -> Callable[[tuple[int, str]], np.nd
 
 
 def _with_net(dump: Dump, path: Path | None) -> Dump:
-    """The dump with what a parse_net text adds to it."""
+    """Return the dump, unpadded and with the scales of a parse_net text."""
     from sgsdump.dumps.formats.sigmastar.side_files import unpadded, with_net_scales
     from sgsdump.models.model import net_of
 

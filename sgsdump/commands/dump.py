@@ -74,11 +74,11 @@ class Options:
 class Form:
     """The form of a dump.
 
-    text               values printed, in one file of all and one per tensor in NHWC/ and NCHW/ beside it.
-    caffe              as caffe_dump_data.py: labelled by tensor names, the first input left out, shape.txt.
-    own_outputs_first  in the order of onnx_dump_data.py.
-    every_layer        of a model with in-place layers also the tensors they wrote over.
-    keeps_graph        the model's graph is written beside it.
+    text               text: one file with all values, and one file per tensor in NHWC/ and NCHW/ next to it
+    caffe              as caffe_dump_data.py: labels are tensor names, no first input, shape.txt
+    own_outputs_first  order of onnx_dump_data.py
+    every_layer        also tensors that in-place layers overwrite
+    keeps_graph        write the graph of the model next to the dump
     """
 
     text: bool = False
@@ -132,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_note(model: Model, options: Options) -> None:
-    """A fixed model's graph is dumped as ONNX has it, and its picture is fed as the preprocess file makes it."""
+    """Print a note for a fixed model: its ONNX nodes are dumped, and the preprocess file makes the feed."""
     from sgsdump.files.escaping import for_terminal
     from sgsdump.models.fixed_facts import is_fixed
 
@@ -140,16 +140,16 @@ def _print_note(model: Model, options: Options) -> None:
         simulate = f"sgsdump simulate -m {options.model} -i {options.image or 'PICTURE'} -t Fixed"
         print(
             for_terminal(
-                f"note: {options.model} is a fixed model: this dumps every node of its graph and feeds what the "
-                f"preprocess file gives; the layers as the SDK dumps them, from the picture's bytes: {simulate}"
+                f"note: {options.model} is a fixed model: this dumps every node of its graph and feeds the output of "
+                f"the preprocess file; to dump the layers as the SDK does, from the bytes of the image: {simulate}"
             )
         )
 
 
 def dump_all(model: Model, source: Source, output: Path, form: Form, *, provider: str = "CPU") -> None:
-    """Dump every input in turn and print what was written. The folder of the SDK's default output is made.
+    """Dump every input in turn and print the files; make the folder of the SDK's default output.
 
-    provider     onnxruntime's execution provider.
+    provider  execution provider of onnxruntime
     """
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.dumps.graph_file import save_graph, with_inputs
@@ -164,7 +164,7 @@ def dump_all(model: Model, source: Source, output: Path, form: Form, *, provider
     model_graph = graph_for_dump(model) if form.keeps_graph else b""
     runner = open_runner(model, keep_sessions=several, provider=provider)
     graph = model.proto.graph
-    # The SDK's scripts call every tensor output 0; where their order is asked for, so is that.
+    # The SDK's scripts label every tensor as output 0, so their order implies this label.
     slots: dict[str, int] = {}
     if not (form.own_outputs_first or form.caffe):
         slots = {name: slot for node in graph.node for slot, name in enumerate(node.output) if name}
@@ -191,7 +191,7 @@ def dump_all(model: Model, source: Source, output: Path, form: Form, *, provider
 
 
 def _runs(model: Model, source: Source, output: Path) -> tuple[bool, Iterator[tuple[Path, str, Feed]]]:
-    """Whether there may be several runs, and where each one's dump goes, its label and its feed."""
+    """Return whether there may be several runs, and the dump file, label and feed of each run."""
     from sgsdump.models.feeds.data_loader import loaded_feeds
     from sgsdump.models.feeds.feeds import expand, feeds
     from sgsdump.models.model import graph_inputs
@@ -209,7 +209,7 @@ def _runs(model: Model, source: Source, output: Path) -> tuple[bool, Iterator[tu
 def _write_run(
     layers: Iterator[Layer], feed: Feed, target: Path, suffix: str, form: Form, facts: ModelFacts
 ) -> Summary:
-    """Write one run; ``suffix`` distinguishes its files from another picture's."""
+    """Write one run; ``suffix`` distinguishes its files from those of other images."""
     from itertools import chain
 
     from sgsdump.dumps.formats.sigmastar import binary
@@ -251,11 +251,11 @@ def _as_stored(feed: Feed, facts: ModelFacts) -> dict[str, np.ndarray]:
 def _own_outputs_first(
     runner: Runner, feed: Mapping[str, np.ndarray], outputs: Sequence[str], advance: Advance
 ) -> Iterator[Layer]:
-    """All layers in the order of the SDK's onnx_dump_data.py: the model's own outputs but the first of them, the other
-    tensors as they come, that first one.
+    """Yield all layers in the order of the SDK's onnx_dump_data.py.
 
-    The script marks the tensors it wants as further outputs after the first one, then puts that at the end. With more
-    than one output the model runs twice, so that only its outputs are held in memory. Source:
+    The order is: the model's outputs except the first, the other tensors in execution order, the first output. The
+    script adds the wanted tensors as outputs after the first one, then moves the first one to the end. With more than
+    one output the model runs twice, so that only its outputs are held in memory. Source:
     docs/formats/sigmastar.md#framework-dumps.
     """
     first, ahead = outputs[0], list(dict.fromkeys(outputs[1:]))

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from sgsdump.tensors.types import Range
 
 RARE = ("--rank", "--scheduler")
-# A task is closed when it has so many values, a tenth of a second of counting, or so many layers.
+# A task ends at this number of values (a tenth of a second of counting) or of layers.
 TASK_VALUES = 16_000_000
 TASK_LAYERS = 100
 
@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _opened_with_ranges(options: Options) -> tuple[Dump, Matched]:
-    """Raises ConfigError for an empty file of ranges, or one of another network."""
+    """Open the dump and match ranges to its layers. Raises ConfigError for empty or foreign ranges."""
     from sgsdump.reports.histogram import matched_ranges, with_side_files
 
     ranges = _ranges(options)
@@ -135,7 +135,7 @@ def _opened_with_ranges(options: Options) -> tuple[Dump, Matched]:
 
 
 def _ranges(options: Options) -> Mapping[str, Range] | None:
-    """Of the file that the user names, else of the fixed model that stands in for parse_net's text."""
+    """Return the ranges of the given file, else of the fixed model given with --parse-net."""
     from sgsdump.models.model import has_net, ranges_of
 
     if options.ranges:
@@ -147,7 +147,7 @@ def _ranges(options: Options) -> Mapping[str, Range] | None:
 def _distributions_on_cluster(
     options: Options, dump: Dump, ranges: Mapping[str, Range]
 ) -> Iterator[Distribution | Undrawn]:
-    """The result of ``distributions(dump, ranges)``, counted by workers that open the dump themselves."""
+    """Return the result of ``distributions(dump, ranges)``, counted by workers that open the dump themselves."""
     from sgsdump.commands.terminal import Terminal
     from sgsdump.comparison.distribution import layers
     from sgsdump.executors.workers.task_pool import Workers, run_tasks
@@ -163,7 +163,7 @@ def _distributions_on_cluster(
 def _count_on_worker(
     path: Path, reading: Reading, ranges: Mapping[str, Range]
 ) -> Callable[[list[tuple[int, str]]], list[Distribution | Undrawn]]:
-    """From layers' indexes and names to how their values lie; called once in each thread of a worker."""
+    """Return a function from layer indexes and names to distributions; called once per worker thread."""
     from sgsdump.comparison.distribution import distribution_of, layers
     from sgsdump.reports.histogram import with_side_files
 

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     check_not_around(options.output, read)
     trees = [path for path in options.dumps if _is_tree(path)]
     if not trees and not step is rank is None:
-        raise ConfigError("--step and --rank choose a run of a tree, and none of these dumps is one; leave them out")
+        raise ConfigError("--step and --rank select a run of a tree, and none of these dumps is a tree; leave them out")
     dumps = [
         labelled
         for path in options.dumps
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_tree(path: Path) -> bool:
-    """Whether a path leads to a tree of runs, or to one run of it."""
+    """Return whether a path is a tree of runs or one run in it."""
     from sgsdump.dumps.trees import list_runs
     from sgsdump.errors import FormatError
 
@@ -93,7 +93,7 @@ def _is_tree(path: Path) -> bool:
 
 
 def _dumps(path: Path) -> list[tuple[str, Dump]]:
-    """The dump at a path, or those directly in another folder, each under its file's name."""
+    """Return the dump at a path, or the dumps directly in a folder, each with its file name."""
     from sgsdump.dumps.graph_file import ENDING
     from sgsdump.dumps.io import open_dump
     from sgsdump.errors import FormatError
@@ -115,5 +115,5 @@ def _dumps(path: Path) -> list[tuple[str, Dump]]:
 
 
 def _counting(name: str) -> list[str | int]:
-    """A sorting key by which part2 comes before part10: text and numbers in turn."""
+    """Return a sorting key of alternating text and numbers, so that part2 precedes part10."""
     return [int(part) if number % 2 else part for number, part in enumerate(re.split(r"(\d+)", name))]

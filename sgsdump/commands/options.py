@@ -1,6 +1,6 @@
-"""Options that several commands share: how each is spelled and explained, its checked value, and the records of them.
+"""Options shared by several commands: spelling, help, checked values and records.
 
-``argparse.Namespace`` ends in a command's ``run``, which makes frozen records of its options there (``record``).
+A command's ``run`` converts the ``argparse.Namespace`` into frozen records of its options (``record``).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ QUANT_LEVELS = ("L1", "L2", "L3", "L4", "L5")
 
 
 def record(cls: type[Record], args: argparse.Namespace, **parts: Any) -> Record:
-    """A frozen record whose fields are the options of their names, but for those given as ``parts``."""
+    """Return a record whose fields are the options of the same name, or come from ``parts``."""
     names = [field.name for field in fields(cls) if field.name not in parts]  # type: ignore[arg-type]
     return cls(**{name: getattr(args, name) for name in names}, **parts)
 
 
 def part_of(args: argparse.Namespace) -> Part:
-    """Of ``--model-inputs`` and ``--model-outputs``."""
+    """Return the part of the model given by ``--model-inputs`` and ``--model-outputs``."""
     from sgsdump.models.model import Part
 
     return record(Part, args)
@@ -50,14 +50,13 @@ def network_of(args: argparse.Namespace) -> Network:
 
 @dataclass(frozen=True)
 class Modes:
-    """Which options each mode of a command honours; it refuses the others.
+    """The options that each mode of a command accepts; a mode refuses all others.
 
-    honoured  by option, as argparse names it, the modes that honour it.
-    refusals  what follows the option's name where a mode refuses it, by mode; by option where that has a reason of its
-              own.
-    spelled   how a positional argument is written.
+    honoured  modes that accept an option, by its name in argparse
+    refusals  end of the error message, by mode, or by option if that needs its own reason
+    spelled   spelling of a positional argument
 
-    An option that a mode refuses has an empty default (None, False, [] or ()), so that it shows whether it was given.
+    An option that a mode refuses has an empty default (None, False, [] or ()), which shows whether it was given.
     """
 
     honoured: Mapping[str, Collection[str]]
@@ -65,12 +64,12 @@ class Modes:
     spelled: Mapping[str, str]
 
     def given(self, args: argparse.Namespace) -> tuple[str, ...]:
-        """The options that the user gave."""
+        """Return the names of the options that the user gave."""
         values = {name: getattr(args, name, None) for name in self.honoured}
         return tuple(name for name, value in values.items() if not (value in (None, [], ()) or value is False))
 
     def check(self, mode: str, given: Collection[str]) -> None:
-        """Raises ConfigError for the first option that was given and that the mode refuses."""
+        """Raise ConfigError for the first given option that the mode refuses."""
         for name in given:
             if mode not in self.honoured[name]:
                 option = self.spelled.get(name) or f"--{name.replace('_', '-')}"
@@ -79,8 +78,12 @@ class Modes:
 
 @dataclass(frozen=True)
 class Reading:
-    """How dumps are read: which run of a tree, the side files that unpad and dequantise integers, and of raw files the
-    types and shapes: each with the pattern of names that it is for, or the model whose tensors they are."""
+    """Options for reading dumps.
+
+    step, rank            run in a tree
+    ranges, parse_net     side files that unpad and dequantise integers
+    raw_dtype, raw_shape  types and shapes of raw files, each by name pattern; or a model that has the shapes
+    """
 
     step: int | None = None
     rank: int | None = None
@@ -285,7 +288,7 @@ def add_judges(parser: argparse._ActionsContainer, judged: str, metric: str, som
 
 
 class Told(argparse.Action):
-    """An option that also says, as ``DEST_told``, that the user gave it."""
+    """An option that sets ``DEST_told`` if the user gave it."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any) -> None:
         setattr(namespace, self.dest, values)
@@ -340,8 +343,7 @@ def add_scheduler(parser: argparse._ActionsContainer, task: str) -> None:
 
 
 class Listing(argparse._StoreAction):
-    """An option that takes members of a table, ``of()`` its help that names them: made of the table where the help is
-    shown, as the table may import much."""
+    """An option for members of a table; ``of()`` returns its help when shown: the table may import much."""
 
     def __init__(self, *args: Any, of: Callable[[], str], **kwargs: Any):
         self._of = of
@@ -357,7 +359,7 @@ class Listing(argparse._StoreAction):
 
 
 def whole_number(text: str) -> int:
-    """1 or more."""
+    """Return a whole number of 1 or more."""
     if not (text.isascii() and text.isdigit() and int(text)):
         raise argparse.ArgumentTypeError(f"{text} is not a number of 1 or more")
     return int(text)
@@ -379,7 +381,7 @@ def limit(text: str) -> float:
 
 
 def size_in_bytes(text: str) -> int:
-    """``500M``, ``20G``, ``1000``."""
+    """Return a size such as ``500M``, ``20G`` or ``1000`` in bytes."""
     unit = {"K": 10, "M": 20, "G": 30, "T": 40}.get(text[-1:].upper(), 0)
     digits = text[:-1] if unit else text
     if not (digits.isascii() and digits.isdigit() and len(digits) < 16 and int(digits)):
@@ -388,12 +390,12 @@ def size_in_bytes(text: str) -> int:
 
 
 def names(text: str) -> list[str]:
-    """Names separated by commas."""
+    """Return names that are separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def stages_of(model: Path | None, required: bool = True) -> tuple[Stage, ...]:
-    """The table of stages that a model carries, () for None. Raises ConfigError where one is required that it lacks."""
+    """Return the table of stages in a model, () for None. Raises ConfigError if a required table is missing."""
     from sgsdump.errors import ConfigError
     from sgsdump.models.model import open_model
     from sgsdump.tensors.stages import KEY, table_of
@@ -411,7 +413,7 @@ def stages_of(model: Path | None, required: bool = True) -> tuple[Stage, ...]:
 
 
 def described(reading: Reading, *paths: Path) -> list[Dump]:
-    """The dumps at paths, unpadded and dequantised as far as the side files tell."""
+    """Return the dumps at paths, unpadded and dequantised by the side files."""
     from sgsdump.dumps.formats.sigmastar.side_files import with_side_files
     from sgsdump.models.model import net_of, ranges_of
 
@@ -422,7 +424,7 @@ def described(reading: Reading, *paths: Path) -> list[Dump]:
 
 
 def opened(reading: Reading, *paths: Path) -> list[Dump]:
-    """The dumps at paths; ``step`` and ``rank`` are for those that are trees. Raises ConfigError where none is."""
+    """Return the dumps at paths; ``step`` and ``rank`` select runs of trees. Raises ConfigError if none is a tree."""
     from sgsdump.dumps.io import open_dump
     from sgsdump.dumps.raw_files import open_raw
     from sgsdump.dumps.trees import list_runs
@@ -441,14 +443,14 @@ def opened(reading: Reading, *paths: Path) -> list[Dump]:
 
 
 def reads_raw(reading: Reading, path: Path) -> bool:
-    """Whether what is at a path is read as raw values, whose type was given."""
+    """Return whether a path is read as raw values of the given type."""
     from sgsdump.dumps.raw_files import is_raw
 
     return bool(reading.raw_dtype) and is_raw(path)
 
 
 def _raw_facts(reading: Reading) -> RawFacts:
-    """Raises ConfigError and ModelError for a model that cannot be read."""
+    """Return types and shapes of raw files. Raises ConfigError and ModelError if a model cannot be read."""
     from sgsdump.dumps.raw_files import RawFacts
     from sgsdump.models.graph import Graph
     from sgsdump.models.model import open_model
@@ -463,7 +465,7 @@ def _raw_facts(reading: Reading) -> RawFacts:
 
 
 def add_raw(parser: argparse._ActionsContainer, shapes: bool = True) -> None:
-    """Add ``--raw-dtype`` and, where ``shapes``, ``--raw-shape``, for files without a header."""
+    """Add ``--raw-dtype`` and, if ``shapes``, ``--raw-shape``, for files without a header."""
     parser.add_argument(
         "--raw-dtype",
         type=_raw_dtype,
@@ -498,7 +500,7 @@ def _raw_shape(text: str) -> tuple[str, tuple[int, ...]] | Path:
 
 
 def pattern_and_shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """``conv*=1,3,8,8``: a pattern of names and a shape."""
+    """Return the name pattern and the shape of a text such as ``conv*=1,3,8,8``."""
     pattern, sign, shape = text.rpartition("=")
     sizes = shape.replace("x", ",").split(",")
     if not sign or not pattern or not all(re.fullmatch("[1-9][0-9]{0,11}", size) for size in sizes):

@@ -1,4 +1,4 @@
-"""The command line's parser: one subcommand for each member of ``COMMANDS``; one that is not called is a name only."""
+"""Parser of the command line, with one subcommand per member of ``COMMANDS``; only the called command is imported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ sgsdump COMMAND --help shows the common options, --help-all every option.
 """
 _EXAMPLES = "examples:"
 WIDTH = 78  # of a description
-# Other spellings of options: those of the vendors' scripts, and former names.
+# Other spellings of options: of the vendors' scripts, and former names.
 VENDORS_NAMES = {
     "--model-file": "--model",
     "-d": "--model",
@@ -40,10 +40,10 @@ VENDORS_NAMES = {
 
 
 class Parser(argparse.ArgumentParser):
-    """Options have hyphens and may stand anywhere; the SDK's spelling with underscores works beside ours.
+    """Parser that accepts options at any place, also in the SDK's spelling with underscores.
 
-    Anywhere: argparse of Python before 3.13 gives up on an optional positional argument once it met an option after
-    the first, so ``show DUMP --stored NAME`` would not read as it looks.
+    Before Python 3.13, argparse does not accept an optional positional argument after an option, such as NAME in
+    ``show DUMP --stored NAME``. Such arguments are parsed again with ``parse_known_intermixed_args``.
 
     ``--help`` shows the common options and the examples, ``--help-all`` also the ``rare`` options and ``notes``.
     ``moved`` has former options, and what replaces them.
@@ -76,7 +76,7 @@ class Parser(argparse.ArgumentParser):
         return parsed
 
     def _refuse_unknown(self, args: Sequence[str]) -> None:
-        """Of a command: a misspelt option is told before what is missing."""
+        """Report a misspelt option of a command before missing arguments."""
         if any(action.nargs == argparse.PARSER for action in self._actions):
             return
         ours = args[: args.index("--")] if "--" in args else args
@@ -92,7 +92,7 @@ class Parser(argparse.ArgumentParser):
         return f"; {moved}" if moved else did_you_mean(option, self._long_options())
 
     def _called(self, parsed: Mapping[str, object]) -> Parser:
-        """The parser of the command that was called, however deep it lies."""
+        """Return the parser of the called command, at any depth."""
         for action in self._actions:
             if action.nargs == argparse.PARSER and parsed.get(action.dest) in (action.choices or ()):
                 return action.choices[parsed[action.dest]]._called(parsed)  # type: ignore[index, call-overload]
@@ -109,7 +109,7 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"invalid choice: {value!r}{near}")
 
     def error(self, message: str) -> NoReturn:
-        """One line, whatever stands in the arguments."""
+        """Exit with an error in one line, with unprintable characters escaped."""
         escaped = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in message)
         self.exit(2, f"{self.prog}: error: {escaped}; see {self.prog} --help\n")
 
@@ -162,7 +162,7 @@ class Parser(argparse.ArgumentParser):
                 yield f"[{_value(action)}{many}]" if action.nargs in ("?", "*") else f"{_value(action)}{many}"
 
     def _our_spelling(self, args: Sequence[str]) -> Iterator[str]:
-        """``--input_config`` as ``--input-config``, and VENDORS_NAMES, where this parser knows that option."""
+        """Yield the arguments with options spelled as here, including VENDORS_NAMES, if the parser knows the option."""
         words = iter(args)
         for word in words:
             if word == "--":
@@ -177,12 +177,12 @@ class Parser(argparse.ArgumentParser):
         yield from words
 
     def _knows(self, name: str) -> bool:
-        """Whether ``name`` is an option or begins one."""
+        """Return whether ``name`` is an option or the beginning of an option."""
         return any(option.startswith(name) for option in self._option_string_actions)
 
 
 def with_help(args: Sequence[str]) -> Sequence[str]:
-    """``help COMMAND`` as ``COMMAND --help``."""
+    """Return ``help COMMAND`` as ``COMMAND --help``."""
     return [*args[1:], "--help"] if args[:1] == ["help"] else args
 
 
@@ -199,16 +199,16 @@ def with_new_names(args: Sequence[str]) -> Sequence[str]:
 
 
 def called(args: Sequence[str]) -> list[str]:
-    """The command that these arguments call; none for ``--help``, ``--version``, or a command that is not known.
+    """Return the called command; [] for ``--help``, ``--version`` or an unknown command.
 
-    The parser's own options take no value, so the first word that names a command is the command. A word before it
-    that names none has installed plug-ins looked for.
+    The parser's own options take no value, so the first word that names a command is the command. An unknown word
+    before the command triggers a search for installed plug-ins.
     """
     return next(([word] for word in args if not word.startswith("-") and word in COMMANDS), [])
 
 
 def _listed(groups: Mapping[str, Mapping[str, Command]]) -> str:
-    """The commands by what they are for."""
+    """Return the list of commands, grouped by purpose."""
     width = max(len(name) for group in groups.values() for name in group)
     return "\n".join(
         f"{title}:\n" + "".join(f"  {name:{width}}  {command.help}\n" for name, command in group.items())
@@ -217,7 +217,7 @@ def _listed(groups: Mapping[str, Mapping[str, Command]]) -> str:
 
 
 def _value(action: argparse.Action) -> str:
-    """The placeholder of an argument's value."""
+    """Return the placeholder of an argument's value."""
     if action.choices is not None and action.metavar is None:
         return "|".join(map(str, action.choices))
     return str(action.metavar or action.dest.upper())
@@ -233,7 +233,7 @@ class _HelpAll(argparse.Action):
 
 
 class _Version(argparse.Action):
-    """Looks for the compiled kernel, and so for numpy, only when it is asked. The version is told without numpy too."""
+    """Print the version and exit. Only this action loads the compiled kernel and numpy; it works without numpy too."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         try:

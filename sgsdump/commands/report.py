@@ -117,7 +117,7 @@ def _written(report: Report, path: Path) -> int:
 
 
 def _report_of_two(options: Options, before: Path, facts: Sequence[tuple[str, str]]) -> int:
-    """Of two diagnoses. Raises ConfigError for options that are of dumps, FormatError for what is no diagnosis."""
+    """Report the changes between two diagnoses. Raises ConfigError for options of dumps, FormatError."""
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_outputs
     from sgsdump.reports.two_diagnoses import FILE, read_diagnosis, report_of_two
@@ -134,7 +134,7 @@ def _report_of_two(options: Options, before: Path, facts: Sequence[tuple[str, st
 
 
 def _compared(options: Options, reference: Path) -> tuple[Comparison, Dump, Dump, int]:
-    """The comparison with its details, the two dumps (of the first pair) and how many pairs there were, 0 for one."""
+    """Return the comparison with details, the dumps of the first pair, and the number of pairs (0 without --runs)."""
     from sgsdump.comparison.compare import compare
     from sgsdump.comparison.merge import merge_each
     from sgsdump.dumps.runs import paired_dumps

@@ -1,8 +1,8 @@
-"""Commands whose tasks read the user's files where they run: ``--scheduler`` for dumps.
+"""``--scheduler`` for dumps: tasks that read the user's files on the worker.
 
-Dumps are not sent to a cluster's workers, as the models of calibrate and tune are: reading them is the work. The
-contract is a file system that all machines share, the files under the same path on each. A worker that does not find
-them there, or finds other ones, ends the command with one line.
+Models of calibrate and tune are sent to the workers of a cluster, but dumps are not, because reading them is the work.
+All machines must share a file system with the same paths. If a worker does not find the files, or finds other files,
+the command ends with an error line.
 """
 
 from __future__ import annotations
@@ -27,19 +27,18 @@ SHARED = "--scheduler needs a file system that all machines share, the same path
 
 
 def absolute(path: Optional) -> Optional:
-    """The path as every machine finds it, whatever folder it works in; links are left as they are."""
+    """Return an absolute path for all machines; links are not resolved."""
     return None if path is None else Path.cwd() / path  # type: ignore[return-value]
 
 
 def shared(reading: Reading) -> Reading:
-    """The same options with the paths as every machine finds them."""
+    """Return the options with absolute paths."""
     paths = {"ranges": absolute(reading.ranges), "parse_net": absolute(reading.parse_net)}
     return replace(reading, **paths)  # type: ignore[arg-type]
 
 
 def in_tasks(items: Iterable[Item], sizes: Iterable[int], most_values: int, most_items: int) -> Iterator[list[Item]]:
-    """Neighbours together as one task, large enough to be worth handing over: it ends at ``most_values`` values (each
-    item has its size) or ``most_items`` items."""
+    """Group neighbouring items into tasks of ``most_values`` values (by the size of each item) or ``most_items``."""
     task: list[Item] = []
     values = 0
     for item, size in zip(items, sizes):
@@ -53,12 +52,12 @@ def in_tasks(items: Iterable[Item], sizes: Iterable[int], most_values: int, most
 
 
 def size_of(record: Record) -> int:
-    """How many values a record's tensor has; 0 where the dump does not say."""
+    """Return the number of values of a record's tensor; 0 if unknown."""
     return math.prod(record.tensor.info.shape or (0,))
 
 
 def on_this_worker(open_files: Callable[[], Opened]) -> Opened:
-    """The result of ``open_files``. Raises WorkerError for what this machine cannot open although the user's could."""
+    """Return the result of ``open_files``. Raises WorkerError if this machine cannot open the files."""
     try:
         return open_files()
     except (SgsdumpError, OSError) as error:
@@ -68,7 +67,7 @@ def on_this_worker(open_files: Callable[[], Opened]) -> Opened:
 
 
 def record_at(records: Sequence[Record], index: int, name: str, path: Path) -> Record:
-    """A record of the dump at ``path`` by its index. Raises WorkerError where the user's dump has another one there."""
+    """Return a record of the dump at ``path`` by index. Raises WorkerError if its name differs from the user's dump."""
     here = records[index].name if index < len(records) else None
     if here != name:
         raise WorkerError(

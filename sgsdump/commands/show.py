@@ -91,7 +91,7 @@ if TYPE_CHECKING:
 RARE = ("--rank", "--raw-dtype", "--raw-shape", "--operations")
 OPERATORS, PLAN, TENSORS, VALUES, WORST = "operators", "plan", "tensors", "values", "worst values"
 FILE = "model file"
-# What `show A.sim --against B.sim` compares of each tensor.
+# Properties that `show A.sim --against B.sim` compares.
 COMPARED = ("shape", "type", "format", "scale", "zero_point", "min", "max")
 WORST_COUNT = 20
 NAMED = 5
@@ -220,7 +220,7 @@ def _show_dump(options: Options, given: tuple[str, ...]) -> int:
 
 
 def _facts(path: Path) -> FixedFacts | None:
-    """What a fixed model says of itself; None of any other file."""
+    """Return the facts stored in a fixed model; None for any other file."""
     if path.suffix != ".onnx" or not path.is_file():
         return None
     from sgsdump.models.fixed_facts import read_facts
@@ -230,7 +230,7 @@ def _facts(path: Path) -> FixedFacts | None:
 
 
 def _show_plan(facts: FixedFacts, options: Options) -> int:
-    """List the tensors of a fixed model as they were planned."""
+    """List the planned type and scale of each tensor of a fixed model."""
     from sgsdump.files.atomic_write import check_outputs, replace_text
     from sgsdump.files.escaping import for_terminal
     from sgsdump.reports.dump_tables import plan_csv, plan_json, plan_table, planned
@@ -247,7 +247,7 @@ def _show_plan(facts: FixedFacts, options: Options) -> int:
 
 
 def _show_model(listing: ModelListing, options: Options) -> int:
-    """List a model file as its own format has it, or where it differs from another one."""
+    """List the contents of a model file, or its differences from another file."""
     from sgsdump.files.atomic_write import check_outputs, replace_text
     from sgsdump.files.escaping import for_terminal
     from sgsdump.models.listing import differences
@@ -294,7 +294,7 @@ def _show_operators(options: Options) -> int:
 
 
 def _show_runs(runs: Sequence[Run], notes: Sequence[str], options: Options) -> int:
-    """List the runs of a tree that has several."""
+    """List the runs of a tree."""
     from sgsdump.dumps.trees import how_to_choose_of
     from sgsdump.files.escaping import for_terminal
     from sgsdump.reports.dump_tables import runs_table
@@ -365,7 +365,7 @@ def _show_values(dump: Dump, options: Options, name: str) -> int:
 
 
 def _place(dump: Dump, name: str) -> str:
-    """``reads data, conv1.weight; read by relu1`` where the graph of the dump's model is known; else ""."""
+    """Return ``reads data, conv1.weight; read by relu1``, or "" if the graph of the model is unknown."""
     from sgsdump.comparison.dataflow import reads_of
     from sgsdump.errors import listed
     from sgsdump.files.escaping import shown
@@ -381,7 +381,7 @@ def _place(dump: Dump, name: str) -> str:
 
 
 def _show_worst(options: Options, against: Path, name: str) -> int:
-    """The values of one tensor that differ most from another dump's."""
+    """Show the values of one tensor that differ most between two dumps."""
     from sgsdump.comparison.worst_values import worst_values
     from sgsdump.files.atomic_write import replace_text
     from sgsdump.files.escaping import for_terminal
@@ -399,7 +399,7 @@ def _show_worst(options: Options, against: Path, name: str) -> int:
 
 
 def _status(record: Record) -> dict[str, Any] | None:
-    """The fields of an overflow status, as the vendor's own JSON has them; None for other tensors and damaged ones."""
+    """Return the fields of an overflow status as in the vendor's JSON; None for other or damaged tensors."""
     from sgsdump.dumps.formats.ascend import overflow
     from sgsdump.errors import SgsdumpError
 
@@ -412,8 +412,10 @@ def _status(record: Record) -> dict[str, Any] | None:
 
 
 def _find(dump: Dump, name: str) -> tuple[Record, str]:
-    """The record of a name, an output before all others, and a note on the choice. A Caffe blob that no tensor is
-    called is its last stage."""
+    """Return the record of a name, preferring outputs, and a note on the choice.
+
+    For a Caffe blob without a tensor of its name, this is the last stage of the blob.
+    """
     from sgsdump.errors import hint
     from sgsdump.tensors.stages import last_stage
 
@@ -437,7 +439,7 @@ def _find(dump: Dump, name: str) -> tuple[Record, str]:
 
 
 def _array(record: Record, stored: bool) -> tuple[np.ndarray, str]:
-    """The values to show, and what they are."""
+    """Return the values to show, and their description."""
     from sgsdump.errors import ValuesError
     from sgsdump.tensors.device import conversion, is_device
     from sgsdump.tensors.dtypes import is_complex, is_number, name_of
@@ -460,7 +462,7 @@ def _array(record: Record, stored: bool) -> tuple[np.ndarray, str]:
 
 
 def _write_array(path: Path, array: np.ndarray) -> None:
-    """As .npy; to a .bin the elements alone, in C order and little-endian."""
+    """Write an array as .npy, or as .bin: only the elements, in C order and little-endian."""
     from sgsdump.dumps.formats.shared.npy_file import write
     from sgsdump.files.atomic_write import replacing
 

@@ -1,7 +1,7 @@
-"""The terminal: its window, progress on it, and what several commands say of a report or of a cut network.
+"""Terminal output: window size, progress, and messages shared by several commands.
 
-Progress is bars on standard error for work over a second, and one-line messages between them. Where standard error is
-not a terminal there are no bars.
+Work that takes over a second shows a progress bar on standard error, if that is a terminal. One-line messages appear
+between the bars.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ LOGGER = getLogger("sgsdump")  # -v shows it
 class Terminal:
     """The ``Progress`` of the commands.
 
-    lines  where ``say`` prints: messages that belong to the result on standard output, warnings on standard error.
-    bars   False draws none.
+    lines  target of ``say``: standard output for messages that belong to the result, standard error for warnings
+    bars   False: no progress bars
     """
 
     lines: Literal["stdout", "stderr"] = "stdout"
@@ -57,7 +57,7 @@ TERMINAL: Progress = Terminal()
 
 
 def print_lines(lines: Iterable[str], prefix: str = "", flush: bool = False) -> None:
-    """On standard output, each line with the prefix before it."""
+    """Print lines on standard output, each with the prefix."""
     for line in lines:
         print(for_terminal(f"{prefix}{line}"), flush=flush)
 
@@ -69,19 +69,19 @@ def print_early(lines: Iterable[str]) -> None:
 
 
 def print_error(text: str) -> None:
-    """On standard error, as an error that ends a command."""
+    """Print an error that ends a command on standard error."""
     print(for_terminal(f"sgsdump: error: {text}"), file=sys.stderr)
 
 
 def print_folder(folder: Path, asides: Iterable[Path]) -> None:
-    """Where the report is, after the older folders that were moved aside for it."""
+    """Print the path of the report, after the older folders that were renamed."""
     for aside in asides:
         print(f"moved the older {folder} aside to {aside}")
     print(f"Report: {folder / 'report.html'}")
 
 
 def window() -> Window:
-    """The window that standard output goes to, or the pipe. Colours by https://no-color.org."""
+    """Return the window of standard output, or a pipe. Colours follow https://no-color.org."""
     from sgsdump.reports.window import Window
 
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
@@ -97,8 +97,10 @@ def print_branches(model: Model) -> None:
 
 
 def print_cut(model: Model, config: InputConfig | None = None) -> None:
-    """Say what was cut off and, unless ``config`` names the outputs that the network has now, what to write; and what
-    became of Ifs."""
+    """Print the branches taken, the part that was cut off, and lines for input_config.ini.
+
+    The lines are left out if ``config`` already names the outputs of the cut model.
+    """
     from sgsdump.reports.post_processing import cut_sentence, to_paste
 
     print_branches(model)

@@ -119,7 +119,7 @@ def test_device_layouts_become_logical(capsys):
     assert (dump["known"].info.layout, dump["known"].info.origin) == ("NCHW", None)
     np.testing.assert_array_equal(dump["unknown"].stored(), stored)
     assert dump["unknown"].info.layout == "NC1HWC0"
-    assert "1 tensors stay in their layout" in capsys.readouterr().out
+    assert "1 tensors keep their layout" in capsys.readouterr().out
     run("in", "again.npz")
     assert open_dump("again.npz")["known"].info == open_dump("in")["known"].info
     run("in", "turned.npz", "--layout", "NHWC")
@@ -131,7 +131,7 @@ def test_plain_tensors_become_a_devices_and_come_back(layout, capsys):
     unknown = record("unknown", VALUES, 1)
     save_dump([record("known", VALUES, layout="NCHW"), unknown], "in.npz", "npz")
     assert run("in.npz", "device.npz", "--layout", layout) == 0
-    told = "1 tensors stay in their layout" in capsys.readouterr().out
+    told = "1 tensors keep their layout" in capsys.readouterr().out
     assert told == (layout != "FRACTAL_NZ")
     made = open_dump("device.npz")["known"]
     expected = to_device(VALUES, "NCHW", layout)
@@ -161,7 +161,7 @@ def test_original_shapes_are_given_by_name(capsys):
     records = [record(name, nz.reshape(3, 2, 16, 16), i, layout="FRACTAL_NZ") for i, name in enumerate(["a/q", "a/k"])]
     save_dump([*records, record("plain", array, 2)], "in.npz", "npz")
     assert run("in.npz", "out.npz", "--layout", "logical", "--original-shape", "a/*=3,10,20") == 0
-    assert "stay in their layout" not in capsys.readouterr().out
+    assert "keep their layout" not in capsys.readouterr().out
     dump = open_dump("out.npz")
     assert all((dump[name].stored() == array).all() and dump[name].info.layout is None for name in ("a/q", "a/k"))
     shapes = ["--original-shape", "*=3x10x24", "--original-shape", "a/q=3x10x20"]
@@ -210,7 +210,9 @@ def test_integers_without_true_scale_stay_and_are_told(capsys):
     save_dump([record("q", np.arange(3, dtype=np.int16), quant=coarse), record("f", VALUES, 1)], "in.npz", "npz")
     assert run("in.npz", "out.npz", "--dtype", "float32") == 0
     assert open_dump("out.npz")["q"].info.dtype == np.int16
-    assert "1 tensors do not become float32: no numbers, or of unknown true scale: 'q'" in capsys.readouterr().out
+    assert (
+        "1 tensors are not converted to float32: not numeric, or the scale is unknown: 'q'" in capsys.readouterr().out
+    )
 
 
 def test_a_dump_of_statistics_has_nothing_to_write(monkeypatch):

@@ -173,14 +173,14 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.sidecars import debug_config
 
     if args.json == _BARE:
-        print("warning: --json without a file is --ranges-format json now; it will not be taken any more in 0.3")
+        print("warning: --json without a file is now --ranges-format json; version 0.3 will reject it")
         args.ranges_format, args.json = "json", None
     told = getattr(args, "quant_level_told", False)
     options = record(Options, args, network=network_of(args), level_told=told)
     network, quant_file = options.network, Path(options.quant_file) if options.quant_file else None
     debug = debug_config.read(dumps_fixed=False) or debug_config.DebugConfig()
     if quant_file is not None:
-        read_quant_file(quant_file)  # one that is none needs no model
+        read_quant_file(quant_file)  # fails early, before the model is opened
     target = options.output or Path(f"{network.model.stem}_fixed.onnx")
     if target.suffix == ".sim":
         raise ConfigError(f"{target}: calibrate writes ONNX, no .sim file; name {target.with_suffix('.onnx')}")
@@ -191,13 +191,13 @@ def run(args: argparse.Namespace) -> int:
     by_parts = how.level in BY_PARTS and not options.scheduler and metric is None
     opened = open_network(network, options.quant_level, outside=by_parts)
     model, feeds = opened.model, opened.files()
-    _ = feeds[0]  # data that does not fit needs no warnings
+    _ = feeds[0]  # reports unsuitable data before any warning
     print_warnings(opened)
     if not by_parts:
         _print_weights(network.model)
     for sentence in disagreements(model, feeds):
         print(f"warning: {sentence}", flush=True)
-    # Opened first: a long calibration must not end with "no such folder".
+    # Opened first, so that a long calibration cannot end with "no such folder".
     log = replacing_folder(Path("log"), keep=lambda name: name not in FILES)
     with together(), replacing(target) as file, log as folder:
         workers = Workers(options.num_process, options.scheduler)
@@ -211,7 +211,7 @@ def run(args: argparse.Namespace) -> int:
     runs = "feeds" if network.data_loader_script else "pictures"
     if quant_file is not None:
         print(
-            f"{quant_file}: {len(imported.ranges) - len(imported.moved)} ranges taken; all else is of level {how.level}"
+            f"{quant_file}: {len(imported.ranges) - len(imported.moved)} ranges used; all else is of level {how.level}"
         )
         if made.measured:
             print(f"{quant_file}: no range of {listed(made.measured)}, nor of what they move: measured on the {runs}")
@@ -255,7 +255,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _document(made: FixedModel, runs: int) -> dict[str, Any]:
-    """What ``--json`` writes; docs/formats/json.md."""
+    """Return the document of ``--json``, see docs/formats/json.md."""
     return {
         "format": "sgsdump calibration",
         "version": 1,
@@ -270,7 +270,7 @@ def _document(made: FixedModel, runs: int) -> dict[str, Any]:
 
 
 def _print_weights(path: Path) -> None:
-    """That all weights are held in memory, of a model that has many in a file beside it."""
+    """Print a note if a model with large external weights is held in memory."""
     from sgsdump.models import external_data
     from sgsdump.models.model import open_model
 
@@ -284,7 +284,7 @@ def _print_weights(path: Path) -> None:
 
 
 def _level(options: Options) -> str:
-    """The level that is wanted, with a word on that of the quant file's log."""
+    """Return the calibration level; print that of the quant file's log."""
     from sgsdump.fixedpoint.quantisation.calibration_log import has_weight_ranges
 
     quant_file = Path(options.quant_file) if options.quant_file else None
@@ -303,7 +303,7 @@ def _level(options: Options) -> str:
 
 
 def _print_choices(calibration: Calibration, threshold: float) -> None:
-    """Which ranges were narrowed and which convolutions raised, and why."""
+    """Print the narrowed ranges and the raised convolutions, with the reasons."""
     for fit in calibration.fits:
         if fit.after < fit.before:
             low, high = fit.taken.low, fit.taken.high

@@ -47,7 +47,7 @@ class Options:
 
     @property
     def target(self) -> Path:
-        """The file to write: in the folder, or as the file, that was named."""
+        """File to write: the given file, or NAME in the given folder."""
         name = str(self.name)
         if self.output is None:
             return Path(name)
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write_input_config(options: Options) -> int:
-    """input_config.ini of a model, and what of it is assumed."""
+    """Write input_config.ini of a model and print the inferred settings."""
     from sgsdump.errors import ConfigError
     from sgsdump.fixedpoint.verbs.network import open_float_model
     from sgsdump.models.feeds.assumed_config import assume_config, ini_text, made_up_run
@@ -111,14 +111,14 @@ def _write_input_config(options: Options) -> int:
 
 
 def templates() -> Path:
-    """The folder of the files: ``sgsdump/cfg`` where the package is installed, ``cfg`` beside it in a checkout."""
+    """Return the folder of the templates: ``sgsdump/cfg`` if installed, ``cfg`` next to the package in a checkout."""
     package = Path(__file__).parents[2]
     installed = package / "cfg"
     return installed if installed.is_dir() else package.parent / "cfg"
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """Write a file that is not there yet. Raises OutputError when it is, or cannot be written."""
+    """Write a new file. Raises OutputError if it exists or cannot be written."""
     from sgsdump.errors import OutputError
     from sgsdump.files.atomic_write import check_file
 

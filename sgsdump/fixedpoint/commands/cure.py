@@ -98,10 +98,10 @@ def run(args: argparse.Namespace) -> int:
     validate_path = Path(options.validate) if options.validate else None
     check_outputs([target, *ranges_beside(target), options.json], [*network.files, validate_path])
     for path in filter(None, (target, options.json)):
-        check_file(path)  # a long cure must not end with "no such folder"
+        check_file(path)  # fails early, not after a long cure
     opened = open_network(network, options.quant_level)
     feeds, judges = opened.feeds(), opened.feeds(options.validate) if options.validate else None
-    _ = feeds[0]  # data that does not fit needs no warnings
+    _ = feeds[0]  # reports unsuitable data before any warning
     print_warnings(opened, judges or feeds)
     found = cured(network, opened, how, (feeds, judges), Terminal("stderr"))
     found.save(target)

@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """uint8 [N, 8, 8] pictures; ``labels`` are the test pictures' digits."""
+    """Test images (uint8 [N, 8, 8]) with their digits ``labels``, and calibration images."""
 
     images: np.ndarray
     labels: np.ndarray
@@ -104,7 +104,7 @@ def _digits() -> Digits:
 
 
 def _lay_out(digits: Digits) -> None:
-    """The files a user would have: model, configuration, calibration pictures."""
+    """Write the files that a user would have: model, configuration, calibration images."""
     Path("digits.onnx").write_bytes((SAMPLES / "digits.onnx").read_bytes())
     Path("input_config.ini").write_text(INPUT_CONFIG, encoding="utf-8")
     Path("DebugConfig.txt").write_text(DEBUG_CONFIG, encoding="utf-8")
@@ -114,7 +114,7 @@ def _lay_out(digits: Digits) -> None:
 
 
 def _models() -> dict[str, Model]:
-    """The float model, the fixed one just made, and one with every convolution at INT16 to compare it with."""
+    """Return the float model, the new fixed model, and a fixed model at all INT16 for comparison."""
     from sgsdump.fixedpoint.quantisation.calibration_log import read_side_ranges
     from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
     from sgsdump.fixedpoint.quantisation.float_model import simplify
@@ -136,7 +136,7 @@ def _models() -> dict[str, Model]:
 
 
 def _answers(model: Model, images: np.ndarray, raw: bool) -> np.ndarray:
-    """The digit a model sees in each picture."""
+    """Return the digit that a model recognises in each image."""
     import numpy as np
 
     from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
@@ -151,14 +151,14 @@ def _answers(model: Model, images: np.ndarray, raw: bool) -> np.ndarray:
 
 
 def _first_spoilt(answers: dict[str, np.ndarray], labels: np.ndarray) -> int:
-    """The first digit that float knows and INT8 does not."""
+    """Return the first image that the float model recognises and the INT8 model does not."""
     import numpy as np
 
     return int(np.argmax((answers["float"] == labels) & (answers["fixed, INT8"] != labels)))
 
 
 def _planted(model: Model) -> dict[str, str]:
-    """The convolutions that were made sick, and the tensor that each reads."""
+    """Return the deliberately damaged convolutions, with the tensor that each reads."""
     names = next(entry.value for entry in model.proto.metadata_props if entry.key == "planted").split(",")
     return {node.name: node.input[0] for node in model.proto.graph.node if node.name in names}
 
@@ -176,7 +176,7 @@ def _dump(command: str, name: str) -> None:
 
 
 def _type(command: str) -> None:
-    """Run a command as a user would type it. Its errors end the demo."""
+    """Run a command as a user would type it; its errors end the demo."""
     from sgsdump.commands.parser import build_parser, called
 
     print(f"\n$ sgsdump {command}")

@@ -101,7 +101,7 @@ RARE = ("--model-inputs", "--model-outputs", "--strict-sdk", "--scheduler")
 
 @dataclass(frozen=True)
 class Given:
-    """What is taken in place of calibrating."""
+    """Files that replace the calibration."""
 
     fixed: Path | None
     ranges: Path | None

@@ -30,7 +30,7 @@ def advise_words(words: Sequence[str]) -> list[str]:
 
 
 def _parsed(words: Sequence[str]) -> dict[str, Any]:
-    """Return the options of ``advise`` by name; {} if the words are none, which ``tune`` will say."""
+    """Return the options of ``advise`` by name; {} for invalid words, which ``tune`` reports."""
     from sgsdump.commands.parser import Parser
     from sgsdump.fixedpoint.commands.tune import add_arguments
 

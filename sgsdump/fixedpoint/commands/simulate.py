@@ -88,11 +88,11 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Running:
-    """How pictures are simulated.
+    """Options of a simulation.
 
-    provider    onnxruntime's execution provider.
-    each_named  the dumps of several pictures have the pictures' names in theirs; False refuses several.
-    dump_rawdata  write what the board reads of each picture too; for a fixed model.
+    provider      execution provider of onnxruntime
+    each_named    put the name of the image into the name of its dump; False refuses several images
+    dump_rawdata  fixed model: also write the input bytes of the board
     """
 
     provider: str = "CPU"
@@ -107,8 +107,10 @@ def open_as(
     config: InputConfig | None = None,
     part: Part | None = None,
 ) -> Model:
-    """Return the model to simulate; of an ``Offline`` image the fixed model inside it. Raises ModelError, and
-    ConfigError for a part of a fixed one."""
+    """Return the model to simulate; for ``Offline``, the fixed model inside the offline image.
+
+    Raises ModelError, and ConfigError for a part of a fixed model.
+    """
     from sgsdump.errors import ConfigError
     from sgsdump.models.model import WHOLE, open_model
 
@@ -131,12 +133,12 @@ def simulate_all(
     folder: Path | str = ".",
     how: Running = Running(),
 ) -> Iterator[tuple[str, Simulation]]:
-    """Simulate every picture in turn, dump as the DebugConfig.txt of ``folder`` says, print and give the result.
+    """Simulate every image in turn, dump by the DebugConfig.txt of ``folder``, and yield name and result.
 
-    kind        ``Float``, ``Fixed`` or ``Offline``.
-    source      its config is for a float model's built-in preprocess; a fixed model remembers its own.
+    kind    ``Float``, ``Fixed`` or ``Offline``
+    source  its config is for the built-in preprocessing of a float model; a fixed model stores its own
 
-    Raises ModelError when ``kind`` is not what the model is.
+    Raises ModelError if the model is not of this kind.
     """
     from sgsdump.commands.terminal import TERMINAL
     from sgsdump.errors import ConfigError, ModelError
@@ -193,7 +195,7 @@ def simulate_all(
 
 
 def _write_rawdata(model: Model, feed: Mapping[str, np.ndarray], label: str, taken: Taken) -> None:
-    """A file for each input, named as its picture, in the current folder."""
+    """Write the input bytes of the board into one file per input, named after its image, in the current folder."""
     from sgsdump.files.atomic_write import replacing
     from sgsdump.files.names import file_stem
     from sgsdump.fixedpoint.quantisation.raw_input import raw_inputs
@@ -208,7 +210,7 @@ def _write_rawdata(model: Model, feed: Mapping[str, np.ndarray], label: str, tak
 
 
 def _dump(simulation: Simulation, debug: DebugConfig, name: str, is_float: bool) -> None:
-    """Write the dump DebugConfig.txt asks for; without one just run to the end."""
+    """Write the dump that DebugConfig.txt selects; without one, only run the model."""
     from dataclasses import replace
 
     from sgsdump.dumps.formats.sigmastar import binary

@@ -193,8 +193,9 @@ def calibrate(
         ``FILE.py[:NAME]``; an array in the shape and type of the model's input, a dictionary of arrays by input name,
         or an iterable of arrays or dictionaries.
     quant_level : str, optional
-        Calibration level, L1 to L5. Weights have one scale per output channel from L2 on; activation ranges are
-        fitted at L3 and L5; convolutions are raised to INT16 at L4 and L5. Default: L5, or with a quant file the level of its log.
+        Calibration level, L1 to L5. Weights have one scale per output channel from L2 on; activation ranges are fitted
+        at L3 and L5; convolutions are raised to INT16 at L4 and L5.
+        Default: L5, or with a quant file the level of its log.
     quant_file : str or Path, optional
         Your own ranges, bits and weights.
     processes : int

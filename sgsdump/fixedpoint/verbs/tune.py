@@ -82,7 +82,7 @@ def tune(
     first : bool
         If True, stop at the first plan within the limits. Excludes ``explain``.
     quant_level : str
-        Calibration level of the ranges, L1 to L5. Weights have one scale per tensor at L1, one per output channel
+        Calibration level of the ranges, L1 to L5. Weights have one scale per tensor at L1, and one per output channel
         above L1.
     **options
         Options of the mode: ``SearchOptions`` by default, ``FirstPlanOptions`` with ``first=True``, ``ExplainOptions``

@@ -64,7 +64,7 @@ def test_a_quant_file_decides_and_what_it_does_not_name_is_the_levels(folder, ca
     (folder / "q.json").write_text(json.dumps(entries))
     assert main([*CALIBRATE, "--quant-file", "q.json"]) == 0
     out = capsys.readouterr().out
-    assert "q.json: 1 ranges taken; all else is of level L3" in out and "not in this model: elsewhere" in out
+    assert "q.json: 1 ranges used; all else is of level L3" in out and "not in this model: elsewhere" in out
     assert "4 convolutions, 1 of them INT16" in out
     assert "Name:pool, min: -1.000000, max: 7.000000;" in (folder / "log/tensor_min_max.txt").read_text()
     assert files(folder) == LOGS | {"tensor_weight.txt", "tensor_weight_calibration.txt"}

@@ -1,4 +1,4 @@
-"""``tune --explain``."""
+"""``tune --explain``: measure the contributions, write the folder and print the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tune --first``."""
+"""``tune --first``: run the rounds, write the folder and print the verdict."""
 
 from __future__ import annotations
 

@@ -76,6 +76,6 @@ class Options:
 
     @property
     def folder(self) -> Path:
-        """The folder for the results, of a mode that requires one."""
+        """Folder for the results, in a mode that requires one."""
         assert self.output is not None
         return self.output

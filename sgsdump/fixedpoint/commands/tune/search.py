@@ -1,4 +1,4 @@
-"""``tune`` without another mode: the smallest plan within a time budget."""
+"""``tune`` in its default mode: search the smallest plan within a time budget."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def run(options: Options) -> int:
         opened = open_network(network, options.quant_level)
         parse_objective(objective, watched_by_output(deployed(opened.model)))
         feeds = judges.feeds(opened)
-        _ = feeds.calibrated[0]  # data that does not fit needs no warnings
+        _ = feeds.calibrated[0]  # reports unsuitable data before any warning
         print_warnings(opened, feeds.coverage)
         start = _started(options, opened) if options.cure else None
         ready = calibrated(start or opened, feeds.calibrated, run)
@@ -107,7 +107,7 @@ def _started(options: Options, opened: OpenNetwork) -> Start:
 
 
 def too_small(budget: str, spent: float, ending: Ending) -> str:
-    """What to say where the budget leaves no time for the search; ``spent``: seconds so far."""
+    """Return the warning that the budget leaves no time for the search; ``spent`` is in seconds."""
     needed = 2 * (spent + ending.seconds)
     tidy = next((seconds for seconds in TIDY if seconds >= needed), needed)
     text = f"{tidy / 60:.0f}m" if tidy >= 120 else f"{tidy:.0f}s"
@@ -120,7 +120,7 @@ def too_small(budget: str, spent: float, ending: Ending) -> str:
 
 @contextmanager
 def _no_empty_folder(folder: Path, made: bool) -> Iterator[None]:
-    """Where what is done ends early, a folder ``made`` for the results goes again while it is empty."""
+    """Remove a new, empty results folder if the work inside ends with an error."""
     try:
         yield
     except BaseException:
@@ -132,8 +132,10 @@ def _no_empty_folder(folder: Path, made: bool) -> Iterator[None]:
 
 @contextmanager
 def _stopped_by_ctrl_c(end: float) -> Iterator[Left]:
-    """A function that gives the seconds left until ``end`` (``time.monotonic``): none after the first Ctrl-C or
-    SIGTERM. The second stops at once."""
+    """Yield a function that returns the seconds left until ``end`` (``time.monotonic``).
+
+    After the first Ctrl-C or SIGTERM it returns 0. The second one stops the program at once.
+    """
     stopped = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield lambda: end - time.monotonic()
