@@ -84,7 +84,7 @@ def test_convert_split_merge_and_histogram_take_one_run(
     )
     assert list(open_dump(tmp_path / "m.npz")) == ["tree/0_Add/output.0", "x/0_Add/output.0"]
     status, _, err = said(capsys, "merge", tmp_path / "x.npz", tmp_path / "n.npz", "--step", 2)
-    assert status == 2 and "none of these dumps is one" in err
+    assert status == 2 and "none of these dumps is a tree" in err
     status, _, err = said(capsys, "convert", f"{tree}@step=0,rank=0", tree)
     assert status == 2 and "this command reads or writes that file already" in err and list(tree.iterdir())
 
