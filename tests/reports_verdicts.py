@@ -1,6 +1,7 @@
 """Forty verdicts as data: every kind of finding, good, bad, incomplete and not comparable."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from sgsdump.comparison.account import Account, NotCompared
 from sgsdump.comparison.agreement import Agreement
@@ -216,7 +217,9 @@ def situations() -> Iterator[tuple[str, Verdict]]:
     )
     yield (
         "diagnose: swapped colours",
-        diagnosed(measured("channel order", {"levels": 90.0}, tensor="data", by="preprocess"), corrected()),
+        diagnosed(
+            measured("channel order", {"levels": 90.0}, tensor="data", by="preprocess", order="RGB"), corrected()
+        ),
     )
     odd = {"error": 1.1, "error_after": 0.1, "times": 6.0, "of": 32.0, "wide": 4.0, "wide_after": 1.0}
     yield (
@@ -233,6 +236,22 @@ def situations() -> Iterator[tuple[str, Verdict]]:
         agreement=Agreement("top1-agreement", 31, 32),
     )  # fmt: skip
     yield "diagnose: no remedy helps", diagnosed(largest, None)
+    few = {"together": 0.9, "error": 0.35, "count": 4.0}
+    yield (
+        "diagnose: a few tensors together",
+        diagnosed(measured("8 bits", few), raising("a", "block4/dw/relu", "c", "d")),
+    )
+    picture = measured("picture", {"left": 0.119, "error": 0.0294}, "conv1", kind="part")
+    yield (
+        "diagnose: only an internal layer exceeds the limits",
+        diagnosed(None, nothing, picture, Deciding("block1/pw", "RMSE", 0.129, 0.1)),
+    )
+    yield (
+        "diagnose: a plan that is not enough",
+        diagnosed(largest, replace(raising("block4/dw/relu", after=0.4), within=False)),
+    )
+    same = Finding("cause", figures={"error": 0.799, "left": 0.794}, evidence="measured", facts={"reason": "not INT8"})
+    yield "tune: INT16 does not help", diagnosed(same, Recommendation("find the cause", "sgsdump diagnose -m net.onnx"))
     of_quantised = Finding(
         "cause", "conv3.weight", "", {"brings": 0.6, "gives_back": 0.55}, "measured", (), {"reason": "weight"}
     )
@@ -243,5 +262,12 @@ def situations() -> Iterator[tuple[str, Verdict]]:
             Recommendation(
                 "keep operators in float", layers=("/conv3/Conv",), measured={"error": 0.2, "error_after": 0.03}
             ),
+        ),
+    )
+    yield (
+        "a QDQ model: nodes without names",
+        diagnosed(
+            of_quantised,
+            Recommendation("name the nodes", "", (), {}, {"error": 0.23, "error_after": 0.07, "images": 2}, False),
         ),
     )

@@ -56,8 +56,9 @@ class Recommendation:
     command   command to run or lines to write; "" for none.
     layers    names of the tensors that change, if known.
     expected  expected figures on new images: ``error`` and ``error_after``.
-    measured  measured figures: ``error``, ``error_after``, and the costs ``rate`` and ``rate_after`` (bytes of weights
-              as a share of all INT16).
+    measured  measured figures: ``error``, ``error_after``, the costs ``rate`` and ``rate_after`` (bytes of weights as a
+              share of all INT16), and ``images`` if they are fewer than the verdict's.
+    within    whether all outputs are within the limits with the change; None if unknown.
     """
 
     action: Action
@@ -65,6 +66,7 @@ class Recommendation:
     layers: tuple[str, ...] = ()
     expected: Mapping[str, float] = field(default_factory=dict, hash=False)
     measured: Mapping[str, float] = field(default_factory=dict, hash=False)
+    within: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -120,11 +122,14 @@ class Verdict:
         return "FAIL" if self.past else "INCOMPLETE"
 
     def exit_status(self, fails_on_cause: bool = False) -> int:
-        """Return 2 if a dump is damaged; 1 for FAIL and INCOMPLETE, or for a named cause if that counts; else 0."""
+        """Return 2 if a dump is damaged, 1 if the comparison fails, else 0.
+
+        FAIL and INCOMPLETE fail. If causes count, so do a named cause and a layer that is missing or not comparable.
+        """
         if self.account.damaged:
             return 2
-        fails = self.outcome in ("FAIL", "INCOMPLETE")
-        return int(fails or (fails_on_cause and self.cause is not None))
+        has_cause = self.cause is not None or self.account.lacks(self.allows_missing)
+        return int(self.outcome in ("FAIL", "INCOMPLETE") or (fails_on_cause and has_cause))
 
 
 _OUTCOMES: Mapping[State, Outcome] = {
@@ -166,6 +171,9 @@ def verdict_of(
     )
     outputs = {row.name for row in rows if row.name in evidence.outputs and row.io == "out"}
     if not has_limits:
+        cause, action = verdict.cause, verdict.recommendation and verdict.recommendation.action
+        if cause is not None and cause.layer and action == "nothing":
+            verdict = replace(verdict, recommendation=Recommendation("compare the operator", layers=(cause.layer,)))
         differing = list(_differing(evidence, state))
         worst = _worst([row for row in differing if row.name in outputs] or differing)
         return replace(verdict, deciding=_deciding(worst, Thresholds(), outputs), past=len(differing))

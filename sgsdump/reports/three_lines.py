@@ -102,7 +102,9 @@ def result_line(verdict: Verdict) -> str:
     else:
         differ = "differs" if verdict.past == 1 else "differ"
         none = "no layer differs, but a cause was found outside them"
-        parts += [f"{verdict.past} of {layers} {differ}" if verdict.past else none, *_not_finite(verdict), *lacking]
+        by_rounding = ", all by rounding" if outcome == "WITHIN ROUNDING" else ""
+        differing = f"{verdict.past} of {layers} {differ}{by_rounding}" if verdict.past else none
+        parts += [differing, *_not_finite(verdict), *lacking]
     parts += [] if verdict.agreement is None or not verdict.agreement.of else [agreement_text(verdict.agreement)]
     return f"{outcome}: {'; '.join(parts)}."
 
@@ -117,7 +119,7 @@ def cause_line(verdict: Verdict) -> str:
     reasons = {
         "PASS": f"no {verdict.noun} exceeds the limits",
         "EQUAL": "all compared values are equal" if not verdict.by_statistics else _ON_STATISTICS,
-        "WITHIN ROUNDING": "all differences are within rounding",
+        "WITHIN ROUNDING": "all compared differences are within rounding",
         "INCOMPLETE": "no compared layer exceeds the limits" if verdict.account.compared else "nothing was compared",
     }
     if verdict.outcome in reasons:
@@ -134,9 +136,14 @@ def next_line(verdict: Verdict) -> str:
         if verdict.outcome == "INCOMPLETE":
             return "Next: check that both dumps are of the same model, with the same tensor names."
         return "Next: nothing to recommend; no measured change reduces the error."
-    text = _ACTIONS[recommendation.action].format(layers=_named(recommendation.layers) or "the layer above")
-    if recommendation.action == "correct the cause" and verdict.cause is not None:
-        text = str(plugins.ask("remedy of a measured cause", verdict.cause)).rstrip(".")
+    layers, cause = recommendation.layers, verdict.cause
+    if cause is not None and (first := cause.facts.get("input", "")) in layers:
+        layers = (first, *(name for name in layers if name != first))
+    text = _ACTIONS[recommendation.action].format(layers=_named(layers))
+    if recommendation.action == "correct the cause" and cause is not None:
+        text = str(plugins.ask("remedy of a measured cause", cause)).rstrip(".")
+    if recommendation.action == "nothing" and verdict.outcome == "FAIL":
+        text += ", because all outputs are within the limits"
     effect, command = "; ".join(_effect(recommendation, verdict.images)), recommendation.command
     if "\n" in command:  # lines to copy; the commands print them below
         command = ""
@@ -161,12 +168,13 @@ _ACTIONS: Mapping[Action, str] = {
     "raise convolutions": "raise {layers} to INT16",
     "raise by rules": "raise {layers} to INT16; give images (-i) to measure the effect",
     "measure with images": "give images (-i) to measure the contribution of each convolution",
-    "check ranges": "check the calibration ranges and images; no plan of INT16 convolutions reduces the error",
     "correct the cause": "correct the cause",
     "use a scale per channel": "use one weight scale per output channel",
     "raise all convolutions": "raise all convolutions to INT16, or find fewer with sgsdump tune",
     "use the cured model": "use the rewritten model",
     "keep operators in float": "keep {layers} in float",
+    "name the nodes": "name the nodes of the float model (lines below), quantise and diagnose again; then exclude operators",
+    "find the cause": "find the cause first; INT16 barely reduces this error",
     "calibrate on more images": "calibrate on more images; on held-out images an output exceeds the limits",
     "convert again": "convert the model again; its weights are not those of the float model",
     "change the quantisation": (
@@ -183,13 +191,15 @@ def _effect(recommendation: Recommendation, images: int) -> Iterator[str]:
     for error, label in (("error", "Output error"), ("squared_error", "Output error (relative squared)")):
         after = f"{error}_after"
         if after in measured:
-            on = f", measured on {counted(images, 'image')}" if images else ", measured"
+            on = f", measured on {counted(int(measured.get('images', images)), 'image')}" if images else ", measured"
             yield f"{label} {measured[error]:.3g} → {measured[after]:.3g}{on}"
         if after in expected:
             start = "" if after in measured else f"{label} "
             yield f"{start}{expected[error]:.3g} → {expected[after]:.3g} expected on new images"
     if "rate_after" in measured:
         yield f"weights {percent(measured['rate'])} → {percent(measured['rate_after'])} of their INT16 size"
+    if recommendation.within is False:
+        yield "an output still exceeds the limits"
 
 
 def _figure(deciding: Deciding) -> str:

@@ -321,7 +321,7 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--fail-on",
         choices=("cause",),
-        help="exit 1 if a cause is named: an operator, a different argument or weight, or a NaN",
+        help="exit 1 if a cause is named, or a layer is missing or not comparable",
     )
 
 

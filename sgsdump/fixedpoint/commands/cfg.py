@@ -96,7 +96,9 @@ def _write_input_config(options: Options) -> int:
 
     assert options.model is not None
     if options.name != NAME:
-        raise ConfigError(f"of a model {NAME} is written; name it: sgsdump cfg {NAME} -m {options.model}")
+        raise ConfigError(
+            f"{options.name} is not a kind of file; with -m, write: sgsdump cfg {NAME} -m {options.model} -o FILE"
+        )
     model = open_float_model(options.model, options.weight_file, InputConfig(()), options.part)
     specs = graph_inputs(model.proto)
     outputs = [output.name for output in model.proto.graph.output]

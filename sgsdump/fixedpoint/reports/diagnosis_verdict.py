@@ -34,8 +34,11 @@ if TYPE_CHECKING:
 
 def verdict_of_diagnosis(diagnosis: Diagnosis, comparison: Comparison, assumptions: Sequence[str]) -> Verdict:
     """Return the verdict on a fixed model."""
+    verdict = _of_outputs(comparison, diagnosis.outputs, diagnosis.findings, diagnosis.limits)
+    if diagnosis.good and diagnosis.past.names:  # a layer decides, not an output
+        verdict = replace(verdict, deciding=comparison.verdict(diagnosis.limits).deciding)
     return replace(
-        _of_outputs(comparison, diagnosis.outputs, diagnosis.findings, diagnosis.limits),
+        verdict,
         passes=diagnosis.passes and not comparison.failed,
         recommendation=_recommendation(diagnosis),
         assumptions=tuple(assumptions),
@@ -49,7 +52,9 @@ def verdict_of_quantised(diagnosis: QuantisedDiagnosis, comparison: Comparison) 
     recommendation, exclusion = Recommendation("nothing"), diagnosis.measured.exclusion
     if not diagnosis.good_as_defined and exclusion is not None:
         measured = {"error": diagnosis.measured.all_on, "error_after": exclusion.error}
-        recommendation = Recommendation("keep operators in float", layers=exclusion.names, measured=measured)
+        measured["images"] = diagnosis.measured.inputs
+        action: Action = "keep operators in float" if exclusion.names else "name the nodes"
+        recommendation = Recommendation(action, "", exclusion.names, {}, measured, exclusion.good)
     elif not diagnosis.good_as_defined:
         recommendation = Recommendation("change the quantisation")
     elif not diagnosis.good:
@@ -88,7 +93,7 @@ def _of_outputs(
     )
     ranked = sorted(outputs.outputs.items(), key=lambda item: (item[1].good(limits), -item[1].rmse))
     for name, figures in ranked[:1]:
-        past = max(found.past, 1) if not figures.good(limits) else found.past
+        past = found.past if figures.good(limits) else max(found.past, 1)
         return replace(found, deciding=_deciding(name, figures, limits.of_layer(name)), past=past)
     return found
 
@@ -125,7 +130,7 @@ def _recommendation(diagnosis: Diagnosis) -> Recommendation | None:
     measured = {"error": before, "error_after": best.error}
     if best.cost:
         measured |= {"rate": diagnosis.advice.measured.rate(diagnosis.advice.measured.raised), "rate_after": best.cost}
-    return Recommendation(best.action, best.command, best.layers, best.expected, measured)
+    return Recommendation(best.action, best.command, best.layers, best.expected, measured, best.within)
 
 
 def _of_root(diagnosis: Diagnosis) -> Recommendation:

@@ -33,6 +33,14 @@ def cause_text(finding: Finding, images: int = 0) -> str:
         which = listed(list(finding.names), MOST_NAMED)
         outputs = f"output {which} exceeds" if len(finding.names) == 1 else f"outputs {which} exceed"
         return f"with all convolutions at INT8, {outputs} the limits"
+    if reason == "not INT8":
+        figures = finding.figures
+        if not figures:
+            return "not INT8: no plan of INT16 convolutions reduces the error"
+        return (
+            f"not INT8. Measured: with all convolutions at INT16, {figures['left']:.3g} of the output error (relative "
+            f"squared) of {figures['error']:.3g} remains"
+        )
     if reason == "rules":
         return f"tensor {finding.facts['input']}, input of {_operator(finding)}, by rules alone: {finding.facts['why']}"
     if reason == "misread":
@@ -48,9 +56,9 @@ def cause_text(finding: Finding, images: int = 0) -> str:
         )
     if "together" in finding.figures:
         return (
-            f"tensor {finding.facts['input']}, input of {_operator(finding)}, together with few others. {on}: raising "
-            f"all of them to INT16 removes {percent(finding.figures['together'])} of the error; no single one removes "
-            f"a fifth"
+            f"{finding.figures['count']:.0f} tensors together, first {finding.facts['input']}, input of "
+            f"{_operator(finding)}. {on}: raising all of them to INT16 removes "
+            f"{percent(finding.figures['together'])} of the error; no single one removes a fifth"
         )
     if reason == "clipped":
         return (
@@ -85,9 +93,14 @@ def _part_text(finding: Finding, on: str) -> str:
     """Return the text on the largest part of an error that is within the limits."""
     figures, reason = finding.figures, finding.facts["reason"]
     if reason == "picture":
+        least = (
+            f"only {figures['left']:.3g} of {figures['error']:.3g} remains"
+            if figures["left"] < figures["error"]
+            else "the error is no smaller"
+        )
         return (
             f"the largest part of the error comes from {_operator(finding)}, which reads the image and always has 8 "
-            f"bits. {on}: {figures['left']:.3g} of {figures['error']:.3g} remains with all others at INT16"
+            f"bits. {on}: with all others at INT16, {least}"
         )
     if reason == "clipped":
         return (

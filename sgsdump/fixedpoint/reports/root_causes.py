@@ -170,13 +170,13 @@ def _order(finding: Finding) -> str:
     figures = finding.figures
     if finding.facts["by"] == "preprocess":
         return (
-            f"the colour order of input {finding.facts['input']}: the preprocess file and input_config.ini use "
-            f"opposite orders (RGB and BGR), up to {figures['levels']:.3g} grey levels apart"
+            f"the colour order of input {finding.facts['input']}: the preprocess file gives {finding.facts['order']}, "
+            f"input_config.ini the opposite; the images are up to {figures['levels']:.3g} grey levels apart"
         )
     if finding.facts["by"] == "fixed":
         return (
-            f"the colour order of input {finding.facts['input']}: the fixed model and input_config.ini use opposite "
-            f"orders (RGB and BGR)"
+            f"the colour order of input {finding.facts['input']}: the fixed model has {finding.facts['order']}, "
+            f"input_config.ini the opposite"
         )
     return (
         f"the colour order of the calibration images was the opposite (RGB and BGR): with swapped channels of input "
@@ -262,6 +262,18 @@ def _to_train(finding: Finding) -> str:
     )
 
 
+def _to_order(finding: Finding) -> str:
+    by, order = finding.facts["by"], finding.facts.get("order")
+    if by == "preprocess":
+        return (
+            f"if the model was trained on {order}, set training_input_formats and input_formats to {order} in "
+            f"input_config.ini; if not, swap the channels in the preprocess file. Then calibrate again"
+        )
+    if by == "fixed":
+        return f"if the model was trained on {order}, write {order} into input_config.ini; if not, convert it again"
+    return "calibrate again with the correct input_config.ini"
+
+
 _REMEDIES = {
     STILL: lambda finding: (
         "use images that contain what the model detects, prepared as in training (-n), then diagnose again"
@@ -278,5 +290,5 @@ _REMEDIES = {
     ),
     NORMALISATION: _to_normalise,
     UNTRAINED: _to_train,
-    ORDER: lambda finding: "use the same colour order in both (training_input_formats), then calibrate again",
+    ORDER: _to_order,
 }

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.tuning.pareto import Pareto
     from sgsdump.fixedpoint.tuning.rounds import Round
 
-INT8, RULES = "INT8", "rules"  # reasons of a cause: INT8 exceeds the limits; the rules of thumb name it
+# Reasons of a cause: INT8 exceeds the limits; INT16 hardly reduces the error either; the rules of thumb name it.
+INT8, NOT_INT8, RULES = "INT8", "not INT8", "rules"
+DIAGNOSE = "sgsdump diagnose -m float.onnx -i images/ -n preprocess.py --input-config input_config.ini -o diagnosis"
+MOST_LEFT = 0.8  # INT16 has to remove a fifth of the error, else INT8 is not its cause
 OUTPUT = "output"  # the noun of a verdict that counts outputs
 Figures = Mapping[str, tuple[float, float]]  # by output: COS and RMSE
 
@@ -43,6 +46,11 @@ def verdict_of_search(result: Pareto, passes: bool, agreement: Agreement | None)
     images = result.effort.pictures if limits is None else limits.pictures
     verdict = _of_outputs(figures, passes, None if limits is None else limits.allowed, images)
     cause = Finding("cause", names=past, evidence="measured", facts={"reason": INT8}) if past else None
+    int16 = result.rows[-1]
+    if past and not passes and int16.error > MOST_LEFT * int8.error:
+        figures_of_both = {"error": int8.error, "left": int16.error}
+        cause = Finding("cause", "", "", figures_of_both, "measured", past, {"reason": NOT_INT8})
+        recommendation = Recommendation("find the cause", DIAGNOSE)
     return replace(verdict, cause=cause, recommendation=recommendation, agreement=agreement)
 
 
@@ -60,10 +68,12 @@ def verdict_of_rounds(
     figures = {name: (cos(sums), error_of(sums)) for name, sums in best.run.outputs.items()}
     measured = {"error": first.error, "error_after": best.error, "rate": first.run.rate, "rate_after": best.run.rate}
     recommendation = Recommendation("raise convolutions", "", tuple(words), measured=measured)
+    reason = INT8
     if best is first:
-        recommendation = Recommendation("nothing") if passes else Recommendation("check ranges")
+        recommendation = Recommendation("nothing") if passes else Recommendation("find the cause", DIAGNOSE)
+        reason = INT8 if passes else NOT_INT8
     past = [name for name, sums in first.run.outputs.items() if not limits.hold(cos(sums), error_of(sums), 0.0)]
-    cause = Finding("cause", names=tuple(past), evidence="measured", facts={"reason": INT8}) if past else None
+    cause = Finding("cause", names=tuple(past), evidence="measured", facts={"reason": reason}) if past else None
     verdict = _of_outputs(figures, passes, limits, images)
     return replace(verdict, cause=cause, recommendation=recommendation, agreement=agreement)
 

@@ -141,7 +141,7 @@ def named_causes(
     spread, domains = _spread(measured, error, removed, left)
     named = [finding for finding in tried if finding.layer in spread.names]
     if not good and domains == len(named) <= FEW and spread.figures["gives_back"] >= MOST_OF_IT:
-        together = {"error": error, "together": spread.figures["gives_back"]}
+        together = {"error": error, "together": spread.figures["gives_back"], "count": len(named)}
         return tuple(replace(each, figures={**each.figures, **together}) for each in named)
     return (spread,)
 

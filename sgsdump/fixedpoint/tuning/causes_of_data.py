@@ -116,6 +116,7 @@ def normalisation(examined: Examined) -> RootCause | None:
                     continue
             figures = {"levels": levels, **normalised_as("told", says), **normalised_as("done", does)}
             facts = {"reason": reason, "input": name, "by": by}
+            facts |= {"order": entries[name].training_format} if reason == ORDER else {}
             return RootCause(Finding("cause", name, "", figures, "measured", (name,), facts))
     return None
 
