@@ -1,1 +1,1 @@
-"""Results of the fixed-point commands as sentences, text, csv, json and charts."""
+"""Results of the fixed-point commands as sentences, text, CSV, JSON and charts."""

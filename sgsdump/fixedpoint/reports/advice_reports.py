@@ -1,4 +1,4 @@
-"""Which convolutions to raise: table, verdict and JSON."""
+"""The result of ``tune --explain`` as a table, sentences, CSV and JSON: which convolutions to raise to INT16."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ MOST_NAMES = 8
 # input_config.ini separates by commas, ends a value with a semicolon and strips quotes and blanks.
 _WRITABLE = re.compile(r"[^\s,;'\"]([^,;'\"\r\n]*[^\s,;'\"])?")
 _LEGEND = """\
-own, inherited: error of what the convolution puts out (sum |a-b| / sum |b|), from its own 8 bits and from the 8 bits
-of the layers before it. brings: output error when it alone has 8 bits. removes: part of the output error that goes
-away when it alone has 16.
+own, inherited: error of the convolution's output (sum |a-b| / sum |b|) from its own INT8, and from the INT8 of the
+layers before it. causes: output error with only this convolution at INT8. removes: part of the output error that
+disappears with only this convolution at INT16.
 """
 
 
 def advice_table(advice: Sequence[Advice]) -> str:
-    """One line for every convolution, worst first; the measured columns only where something was measured."""
+    """Return one line per convolution, worst first, with the measured columns if anything was measured."""
     if not advice:
         return ""
     head, *rows = advice_cells(advice)
@@ -41,10 +41,10 @@ def advice_table(advice: Sequence[Advice]) -> str:
 
 
 def advice_cells(advice: Sequence[Advice]) -> list[list[str]]:
-    """The head of the table and its lines."""
+    """Return the head and the rows of the table."""
     measured = any(entry.measured for entry in advice)
     head = ["INT16", "convolution", "type", "input", "range"]
-    head += ["own", "inherited", "brings", "removes", "why"] if measured else ["why"]
+    head += ["own", "inherited", "causes", "removes", "why"] if measured else ["why"]
     return [head, *(_cells(entry, measured) for entry in advice)]
 
 
@@ -56,35 +56,37 @@ def advice_verdict(
     exact: Exact | None = None,
     rows: Sequence[Row] = (),
 ) -> str:
-    """The outputs' loss, the inputs to raise and the gain, or that nothing is to be raised.
+    """Return the error of the outputs, the inputs to raise and the gain, or that no INT16 is needed.
 
-    names  the words of tensor_arrays to write.
-    exact  the outputs in the hardware's integers.
-    rows   the comparison of the fixed model's dump with the float model's, where there is one.
+    names  words of tensor_arrays to write.
+    exact  outputs in the chip's integers.
+    rows   comparison of the fixed model's dump with the float model's; empty without dumps.
     """
     lines = list(_measured_lines(measurement, exact, limits)) if measurement and exact else []
     unknown = list(dict.fromkeys(a.convolution.shown_input for a in advice if not a.signs.limits))
     if unknown:
-        lines.append(f"Not judged, as the ranges file has no range for them: {listed(unknown, MOST_NAMES)}.")
+        lines.append(f"Not judged, because the ranges file has no range for them: {listed(unknown, MOST_NAMES)}.")
     if names:
         if exact and exact.raised:
-            state = "the outputs are within limits"
+            state = "the outputs are within the limits"
             if not exact.raised.good(limits):
-                more = ": raise the maybes too" if maybes(advice) else ""
-                state = f"the outputs are still past the limits ({limits}){more}"
-            lines.append(f"With {listed(names, MOST_NAMES)} raised {state}.")
-        lines.append(f"Raise {len(names)}: put this into input_config.ini and calibrate again.")
+                more = "; also raise the inputs marked maybe" if maybes(advice) else ""
+                state = f"an output still has {limits}{more}"
+            lines.append(f"With {listed(names, MOST_NAMES)} at INT16, {state}.")
+        lines.append(
+            f"Copy these lines into input_config.ini and calibrate again: {counted(len(names), 'input')} at INT16."
+        )
         lines.append(conv_config(names))
         unwritable = (name for name in names if not _WRITABLE.fullmatch(name))
-        lines += [f"{name!r} cannot stand in tensor_arrays: rename the tensor in the model." for name in unwritable]
+        lines += [f"tensor_arrays cannot hold {name!r}: rename the tensor in the model." for name in unwritable]
     else:
         maybe = maybes(advice)
         rules_alone = not measurement and not all(entry.convolution.reads_picture for entry in advice)
         if not maybe and rules_alone:
             lines += _rules_alone(rows)
         elif not maybe:
-            all_judged = "Nothing to raise: no convolution needs INT16 inputs."
-            lines.append("Nothing to raise among the rest." if unknown else all_judged)
+            all_judged = "No INT16 needed for any convolution."
+            lines.append("No INT16 needed for the other convolutions." if unknown else all_judged)
         else:
             lines.append(_on_the_maybes(listed(maybe, MOST_NAMES), exact, limits))
     return "".join(f"{line}\n" for line in lines)
@@ -97,9 +99,9 @@ def advice_json(
     exact: Exact | None,
     findings: Sequence[Finding] = (),
 ) -> str:
-    """Every convolution with its verdict, its reason and the numbers of both, in full precision.
+    """Return every convolution with its verdict, reason and figures as JSON, in full precision.
 
-    exact  the outputs in the hardware's integers, with ``tensor_arrays`` raised among them.
+    exact  outputs in the chip's integers, among others with ``tensor_arrays`` raised.
     """
     plans = {"all_8": exact.all_8.sums, "all_16": exact.all_16.sums} if exact else {}
     plans |= {"tensor_arrays": exact.raised.sums} if exact and exact.raised else {}
@@ -125,7 +127,7 @@ def advice_csv(advice: Sequence[Advice]) -> str:
 
 
 def maybes(advice: Iterable[Advice]) -> list[str]:
-    """The inputs that would help most, where none has to be raised."""
+    """Return the inputs with the verdict maybe, most helpful first."""
     return list(dict.fromkeys(entry.convolution.shown_input for entry in advice if entry.verdict == MAYBE))
 
 
@@ -144,13 +146,13 @@ def _numbers(measured: Measured | None) -> list[str]:
 
 
 def _measured_lines(measurement: Measurement, exact: Exact, limits: Thresholds) -> Iterator[str]:
-    """A line for each judged tensor, and the mean where there are several."""
-    pictures = counted(measurement.pictures, "picture")
+    """Yield a line for each judged tensor, and the mean of several."""
+    pictures = counted(measurement.pictures, "image")
     yield (
-        f"Output error against float (RMSE) in the hardware's integers, {pictures}, {measurement.runs} runs; past "
-        f"limits is {limits}:"
+        f"Output error (RMSE) against the float model in the chip's integers; {pictures}, {measurement.runs} runs; "
+        f"beyond the limits means {limits}:"
     )
-    plans = [("all 8 bits", exact.all_8), ("these raised", exact.raised), ("all 16 bits", exact.all_16)]
+    plans = [("all INT8", exact.all_8), ("these raised", exact.raised), ("all INT16", exact.all_16)]
     columns = [(title, plan.sums) for title, plan in plans if plan is not None]
     labels = {name: f"{name} (logits)" if name in measurement.logits else name for name in exact.all_8.outputs}
     width = max(map(len, [*labels.values(), "mean"]))
@@ -162,8 +164,8 @@ def _measured_lines(measurement: Measurement, exact: Exact, limits: Thresholds) 
         yield f"  {'mean':<{width}}" + "".join(f"  {output_error(totals):12.4f}" for _, totals in columns)
     if exact.raised is not None and exact.foreseen is not None:
         yield (
-            f"The float approximation that ranks the convolutions foresaw {output_error(exact.foreseen):.4f} for these "
-            f"raised, {output_error(measurement.all_8):.4f} for all 8 bits."
+            f"The float approximation that ranks the convolutions predicted {output_error(exact.foreseen):.4f} for "
+            f"these raised, and {output_error(measurement.all_8):.4f} for all INT8."
         )
     if not exact.all_16.good(limits):
         yield int16_is_not_enough(limits)
@@ -171,23 +173,23 @@ def _measured_lines(measurement: Measurement, exact: Exact, limits: Thresholds) 
 
 def _on_the_maybes(names: str, exact: Exact | None, limits: Thresholds) -> str:
     if exact is None:
-        return f"Nothing is sure. Measure on pictures (-i) to know whether to raise {names}."
+        return f"The rules of thumb cannot decide. Measure on images (-i) to know whether to raise {names}."
     if not exact.all_8.good(limits):
-        return f"No convolution stands out: the error adds up from many. What would help most: {names}."
-    return f"Nothing to raise. What would help most, if you want less error still: {names}."
+        return f"No single convolution causes most of the error. Best candidates: {names}."
+    return f"No INT16 needed. Best candidates for a smaller error: {names}."
 
 
 def _rules_alone(rows: Sequence[Row]) -> Iterator[str]:
-    """Where no rule fires the model may still be bad: the layers past the limits are counted."""
+    """Yield how many layers exceed the limits although no rule of thumb applies."""
     past = [row.name for row in rows if not (row.finite and DOCUMENTED.hold(row.cos, row.rmse, row.mse))]
     if past:
         yield (
-            f"{len(past)} of {len(rows)} layers have {DOCUMENTED}, and no rule of thumb says which convolution to "
-            f"raise for them: {listed(past, MOST_NAMES)}."
+            f"{len(past)} of {len(rows)} layers have {DOCUMENTED}, but no rule of thumb names a convolution to raise: "
+            f"{listed(past, MOST_NAMES)}."
         )
     else:
-        yield "No rule of thumb asks for INT16 inputs; that does not say that 8 bits are enough."
-    yield "Measure on pictures (-i) to know."
+        yield "No rule of thumb asks for INT16. This does not show that INT8 is enough."
+    yield "Measure on images (-i) to know."
 
 
 def _entry(entry: Advice) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Charts of contributions and of plans, drawn into axes of matplotlib (``plot()``)."""
+"""Charts of contributions and plans in matplotlib axes (``plot()``)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OF_VERDICT = {"yes": "tab:red", "maybe": "tab:orange", "no": "tab:blue"}
 
 
 def plot_plans(result: Pareto, axes: Axes | None) -> Axes:
-    """Error against bytes: every plan tried, the plans of the table, and the one to take."""
+    """Draw error against bytes: every tried plan, the plans of the table, and the recommended plan."""
     from matplotlib import rc_context
 
     from sgsdump.fixedpoint.reports.pareto_chart import draw_by_bytes
@@ -32,8 +32,10 @@ def plot_plans(result: Pareto, axes: Axes | None) -> Axes:
 
 
 def plot_contributions(advice: Sequence[Advice], axes: Axes | None) -> Axes:
-    """A bar for each of the MOST_BARS convolutions that bring most of the outputs' error; where nothing was measured,
-    of those whose inputs have the widest ranges."""
+    """Draw a bar for each of the MOST_BARS convolutions that cause most of the output error.
+
+    If nothing was measured, the bars show the convolutions with the widest input ranges.
+    """
     from matplotlib import rc_context
 
     measured = any(entry.measured for entry in advice)
@@ -47,6 +49,6 @@ def plot_contributions(advice: Sequence[Advice], axes: Axes | None) -> Axes:
             axes.barh(place, size, color=_OF_VERDICT[entry.verdict])
         names = [shown(entry.convolution.name)[-LONGEST_NAME:] for entry, _ in reversed(largest)]
         axes.set_yticks(range(len(names)), names, fontsize=8)
-        axes.set_xlabel("output error that it causes alone at 8 bits" if measured else "range of its input")
-        axes.set_title("to raise to INT16: red; maybe: orange", loc="left", fontsize=10)
+        axes.set_xlabel("output error with only this convolution at INT8" if measured else "width of the input's range")
+        axes.set_title("raise to INT16: red; maybe: orange", loc="left", fontsize=10)
     return axes

@@ -1,4 +1,4 @@
-"""The report of ``diagnose``, and the facts of a model that the reports of ``tune`` show too."""
+"""The report of ``diagnose``, and facts of a model that the reports of ``tune`` show too."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def diagnosed(
             layers[row.name] = LayerReach(span, largest, within)
     left_out = left_out_outputs(proto, outputs.outputs)
     masks = {name for name, measured in subject.ranges.items() if measured.uncut is not None}
-    # What a Softmax makes of these is what counts, and it is good.
+    # The Softmax after these tensors decides, and its probabilities are good.
     masks |= {name for name, judged in outputs.outputs.items() if judged.probabilities and judged.good(limits)}
     past = tuple(
         row.name
@@ -144,7 +144,7 @@ def _misread(subject: Subject, graph: Graph, outputs: Sequence[str]) -> Iterator
 
 
 def _fed_by(graph: Graph, name: str) -> frozenset[str]:
-    """The tensors that are made of this one, itself among them."""
+    """Return the tensors that depend on this tensor, including itself."""
     fed = {name}
     for node in graph.nodes:
         if fed & set(node.input):
@@ -153,7 +153,7 @@ def _fed_by(graph: Graph, name: str) -> frozenset[str]:
 
 
 def _bits(subject: Subject, advice: MeasuredAdvice | None, advised: MeasuredAdvice | None) -> dict[str, Bits]:
-    """Of every convolution, by layer: its bits, by whom it was raised, and whether what is advised raises it."""
+    """Return, by layer, the bits of each convolution, who raised it, and whether the recommendation raises it."""
     own = subject.config.tensor_arrays
     by_file, analysis = {*subject.config.by_quant_file}, advice.measured.analysis if advice is not None else None
     words = RaisedInputs(analysis).inputs_of(own) if analysis is not None and own else own
@@ -185,8 +185,10 @@ def _float_bits(model: Model, facts: FixedFacts | None) -> dict[str, Bits]:
 
 
 def bits_by(model: Model, fixed: Model, who: str, yours: Sequence[str] = ()) -> dict[str, Bits]:
-    """Of every convolution of a fixed model, made of this float one, by layer: its bits, and by whom it was raised:
-    ``who`` chose the plan, but for the inputs that are ``yours``."""
+    """Return, by layer, the bits of each convolution of a fixed model, and who raised it.
+
+    ``who`` chose the plan, except for the inputs in ``yours``.
+    """
     words = {quant_plan.RULE: RULE, quant_plan.LEVEL: LEVEL, quant_plan.QUANT_FILE: QUANT_FILE}
 
     def raised_by(of: ConvolutionBits) -> str:
@@ -204,8 +206,10 @@ def _switch(analysis: Analysis | None, name: str) -> str:
 
 
 def attributes_of(model: Model) -> dict[str, dict[str, str]]:
-    """By each output's name: the operator's attributes, the node's name and its weights' shapes, as text; of a Caffe
-    network the blob that the tensor is a stage of, and the layer that made it."""
+    """Return, by name of each tensor, its node's name, attributes and shapes of weights as text.
+
+    For a Caffe model, also the blob that the tensor is a stage of, and the layer that made it.
+    """
     graph = Graph(model.proto)
     stages = {stage.name: {BLOB: stage.blob, "layer": stage.layer} for stage in read_stages(model.proto)}
     attributes: dict[str, dict[str, str]] = {}
@@ -224,8 +228,7 @@ def _with_model(context: Context, model: Model, compared: Compared) -> Context:
 
 
 def _with_measured(layers: Sequence[Layer], diagnosis: Diagnosis) -> tuple[Layer, ...]:
-    """The layers, with what was measured where a convolution ends in them; what the causes name is marked in place of
-    where a figure rises."""
+    """Return the layers with the measured figures of their convolutions; causes are marked in place of rises."""
     columns = diagnosis.measured
     if diagnosis.advice is None:
         return tuple(replace(layer, rises=layer.rises and diagnosis.blames_layers) for layer in layers)

@@ -33,7 +33,7 @@ SAME = 1e-10
 def lines(cured: Cured) -> Iterator[str]:
     """Yield the errors, step by step, and the change of the float model."""
     yield f"output error relative to the float model, on {_judged(cured)}:"
-    yield f"  as it is: {errors(cured.as_it_is)}"
+    yield f"  unchanged: {errors(cured.as_it_is)}"
     for step in cured.steps:
         yield f"  {step.cure} ({step.count} {COUNTED[step.cure]}): {errors(step.errors)}{_verdict(step)}"
     for name, share in cured.changed.items():
@@ -64,7 +64,7 @@ def text(cured: Cured) -> str:
 
 
 def cure_json(cured: Cured, level: str) -> str:
-    """The errors of the model as it is and of the cured one, each step, and the ranges with room."""
+    """Return the errors of the original and the cured model, each step, and the ranges with room."""
     document = {
         "format": "sgsdump cure",
         "version": 1,
@@ -96,42 +96,41 @@ def cure_json(cured: Cured, level: str) -> str:
 
 
 def cured_steps(cured: Cured, ways: Sequence[Way], planned: bool, level: str, folder: str) -> tuple[Step, ...]:
-    """What there is to do with a cured model in a folder, before anything is raised, and the ways there are.
-    ``planned``: whether one of them is a plan."""
+    """Return the next steps with a cured model in ``folder``; ``planned``: whether one of the ways is a plan."""
     if not cured.helps:
         return (Step(f"sgsdump cure finds no improvement at level {level}."),)
     taken = ", ".join(step.cure for step in cured.steps if step.taken)
     before, after = errors(cured.as_it_is), errors(cured.errors)
     first = Step(
-        f"Before raising anything take the cured model. Output errors at level {level} on {_judged(cured)}: {before} "
-        f"-> {after} ({taken}). Convert {folder}/cured.onnx in place of yours, and diagnose it for what is left. The "
-        "calibrator takes its ranges:",
+        f"Use the cured model before raising anything. Output errors at level {level} on {_judged(cured)}: {before} "
+        f"→ {after} ({taken}). Convert {folder}/cured.onnx instead of your model, and diagnose it for the remaining "
+        "error. Calibrate with these options:",
         f"--quant-level {level} --quant-file {folder}/cured.quant.json",
     )
     told = "; ".join(f"{_way(way)}: {errors(way.errors)}" for way in ways)
-    text = f"The ways at level {level}, with the output errors on the same images: {told}."
+    text = f"Output errors at level {level} on the same images: {told}."
     if not planned:
-        return first, Step(f"{text} A plan of INT16 convolutions on top of the cures is not needed, or does not help.")
+        return first, Step(f"{text} No INT16 on top of the cures: it is not needed, or does not help.")
     return first, Step(
-        f"{text} For the plan convert {folder}/planned.onnx. Its quant file raises its convolutions:",
+        f"{text} To use the plan, convert {folder}/planned.onnx. Its quant file raises the convolutions:",
         f"--quant-level {level} --quant-file {folder}/planned.quant.json",
     )
 
 
 def _way(way: Way) -> str:
     return {
-        AS_IT_IS: "as it is",
+        AS_IT_IS: "unchanged",
         CURED_8: "cured",
-        PLAN: f"cured with {way.raised} of {counted(way.convolutions, 'convolution')} at 16 bits",
-        ALL_16: "as it is with all at 16 bits",
+        PLAN: f"cured with {way.raised} of {counted(way.convolutions, 'convolution')} at INT16",
+        ALL_16: "unchanged with all convolutions at INT16",
     }[way.kind]
 
 
 def _judged(cured: Cured) -> str:
     images = counted(cured.judged, "image")
     if cured.held_out:
-        return f"{images} that the cures were not fitted to"
-    few = f"fewer than {FEWEST_HELD_OUT} different images: none is held out, only ranges is tried"
+        return f"{images} held out"
+    few = f"fewer than {FEWEST_HELD_OUT} different images: none held out, only ranges tried"
     return f"the {images} of calibration ({few})"
 
 

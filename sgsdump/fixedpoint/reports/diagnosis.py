@@ -1,6 +1,6 @@
-"""The sentences of diagnose: further findings and next steps; the findings as JSON; measured figures of each layer.
+"""The result of ``diagnose``: further sentences and next steps, the findings, and measured figures of each layer.
 
-The first lines of the verdict are ``diagnosis_verdict.py`` and ``reports/three_lines.py``.
+``diagnosis_verdict.py`` and ``reports/three_lines.py`` make the first lines of the verdict.
 """
 
 from __future__ import annotations
@@ -63,8 +63,12 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class LayerReach:
-    """The largest error of a layer, the largest value that it reaches over all images, and whether the error is within
-    the resolution of 8 bits or of the layer's own type."""
+    """The reach and the error of a layer over all images.
+
+    reaches        width of its range.
+    largest_error  largest error.
+    resolution     whether the error is within the resolution of 8 bits or of the layer's own type.
+    """
 
     reaches: float
     largest_error: float
@@ -73,8 +77,12 @@ class LayerReach:
 
 @dataclass(frozen=True)
 class PastLayers:
-    """names  layers beyond the limits and beyond the resolution of their type; ``count``: compared layers.
-    after  layers that the input of the first cause feeds."""
+    """The layers that exceed the limits.
+
+    names  layers beyond the limits and beyond the resolution of their type.
+    count  number of compared layers.
+    after  layers that the input of the first cause feeds.
+    """
 
     names: tuple[str, ...] = ()
     count: int = 0
@@ -83,9 +91,12 @@ class PastLayers:
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """layers  comparison with the recommendation applied; None without a recommendation.
+    """Runs that show the effect of the recommendation.
+
+    layers  comparison with the recommendation applied; None without a recommendation.
     worths  results by the user's metric and on held-out images, if requested.
-    unseen  results on held-out images; None without held-out images."""
+    unseen  results on held-out images; None without held-out images.
+    """
 
     layers: Comparison | None = None
     worths: Worths | None = None

@@ -1,10 +1,10 @@
-"""The network as a graph coloured by each layer's own error, for viewers that draw graphs: Model Explorer and Netron.
+"""Files for graph viewers (Model Explorer, Netron): the float model with the figures of a report at each layer.
 
-* ``model_explorer.json``: a list with one graph, and ``model_explorer_errors.json``: node data by graph and node, with
-  colours by thresholds. Formats: https://github.com/google-ai-edge/model-explorer/wiki/4.-API-Guide, and
-  ``graph_builder.py`` and ``node_data_builder.py`` of its package.
-* ``netron.onnx``: the float model without its weights, whose nodes have the figures as ``metadata_props``, which Netron
-  shows beside a node's attributes; it colours by operator alone. https://github.com/lutzroeder/netron
+* ``model_explorer.json`` is a list with one graph. ``model_explorer_errors.json`` holds node data by graph and node,
+  coloured by each layer's own error. Formats: https://github.com/google-ai-edge/model-explorer/wiki/4.-API-Guide, and
+  ``graph_builder.py`` and ``node_data_builder.py`` of the model-explorer package.
+* ``netron.onnx`` is the float model without its weights. Its nodes have the figures as ``metadata_props``, which Netron
+  shows beside a node's attributes. Netron cannot colour nodes by a figure. https://github.com/lutzroeder/netron
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from sgsdump.reports.report import Layer, Report
 
 GRAPH, ERRORS, NETRON = "model_explorer.json", "model_explorer_errors.json", "netron.onnx"
-RMSE = 0.1  # the limit that colours go by where a report has none
-# By the error over its limit: background and text, from harmless to bad.
+RMSE = 0.1  # limit for the colours if the report has none
+# Upper end of error / limit, background colour and text colour.
 COLOURS = (
     (0.1, "#e6f4ea", "#14532d"),
     (0.3, "#fdf3dc", "#5c3b00"),
@@ -33,23 +33,23 @@ COLOURS = (
     (3.0, "#f3a08f", "#5f150d"),
     (math.inf, "#b42318", "#ffffff"),
 )
-LARGEST = 1e30  # stands for NaN and infinity, which node data cannot hold
-MOST_VALUES = 64  # of a constant that keeps its values
+LARGEST = 1e30  # replaces NaN and infinity, which node data cannot hold
+MOST_VALUES = 64  # largest constant that keeps its values
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkGraph:
-    """A network whose layers a report tells of.
+    """The graph of a float model, to be written with the figures of a report.
 
-    proto   of the float network; its weights are not looked at.
-    inside  by a tensor that is computed inside an operator of several nodes: what that operator stores.
+    proto   the float model; its weights are not read.
+    inside  tensor inside an operator of several nodes -> the tensor that the operator stores.
     """
 
     proto: ModelProto
     inside: Mapping[str, str] = field(default_factory=dict)
 
     def files(self, report: Report) -> dict[str, bytes]:
-        """The three files by name."""
+        """Return the three files, content by name."""
         layers = {layer.name: layer for layer in report.layers}
         told = [self._layer_of(node, layers) for node in self.proto.graph.node]
         ids = list(_ids(self.proto.graph))
@@ -74,8 +74,10 @@ GRAPH_ID = "network"
 
 
 def own_error(layer: Layer, is_measured: bool) -> float | None:
-    """What arises in a layer: measured, or by how much its RMSE is above those of the layers that feed it; None where
-    convolutions were measured and this is none, but for NaN and infinity."""
+    """Return the own error of a layer: measured, else the rise of its RMSE above the RMSE of the layers that feed it.
+
+    None if convolutions were measured and this layer is no convolution, unless the rise is NaN or infinite.
+    """
     own, rise = layer.figures.own_error, layer.figures.rise
     if own is not None:
         return own
@@ -94,7 +96,7 @@ def _thresholds(limit: float) -> Iterator[dict[str, Any]]:
 
 
 def _ids(graph: GraphProto) -> Iterator[str]:
-    """A name for each node, no two alike: its own, or its first output's."""
+    """Yield a unique name for each node: its own, or that of its first output."""
     taken: set[str] = set()
     for place, node in enumerate(graph.node):
         name = node.name or next((output for output in node.output if output), "") or f"node {place}"
@@ -116,7 +118,7 @@ def _input_id(name: str) -> str:
 
 
 def _nodes(graph: GraphProto, ids: list[str], told: list[Layer | None]) -> Iterator[dict[str, Any]]:
-    """The nodes as Model Explorer has them, in namespaces of what their names are made of."""
+    """Yield the nodes for Model Explorer, with namespaces from the parts of their names."""
     sources = {entry.name: (_input_id(entry.name), 0) for entry in graph.input}
     for tensor in graph.initializer:
         sources.pop(tensor.name, None)
@@ -141,7 +143,7 @@ def _nodes(graph: GraphProto, ids: list[str], told: list[Layer | None]) -> Itera
 
 
 def _namespace(name: str) -> str:
-    """model/layers/7 of model.layers.7.conv; what a name ends in is the node itself."""
+    """Return model/layers/7 for model.layers.7.conv."""
     return "/".join(shown(part) for part in re.split(r"[/.:]+", name.strip("/"))[:-1] if part)
 
 
@@ -152,7 +154,7 @@ def _attributes(node: NodeProto, layer: Layer | None) -> Iterator[tuple[str, str
 
 
 def figures_of(layer: Layer) -> Iterator[tuple[str, str]]:
-    """What is known of a layer, as texts by name."""
+    """Yield the figures and facts of a layer as (name, text)."""
     figures, bits = layer.figures, layer.facts.bits
     yield "layer", shown(layer.name)
     yield "verdict", layer.verdict
@@ -175,14 +177,14 @@ def figures_of(layer: Layer) -> Iterator[tuple[str, str]]:
 
 
 def _with_figures(proto: ModelProto, told: list[Layer | None]) -> ModelProto:
-    """The model without weights, whose nodes have the figures."""
+    """Return the model without weights, with the figures at its nodes."""
     import onnx
 
     model = onnx.ModelProto(ir_version=max(proto.ir_version, 10), producer_name="sgsdump")
     model.opset_import.extend(proto.opset_import)
     graph = model.graph
     graph.name = proto.graph.name or GRAPH_ID
-    graph.doc_string = "Without weights: to look at, not to run. Figures of each layer stand in its node's metadata."
+    graph.doc_string = "Without weights: to view, not to run. Figures of each layer are in the metadata of its node."
     graph.input.extend(proto.graph.input)
     graph.output.extend(proto.graph.output)
     graph.value_info.extend(proto.graph.value_info)
@@ -197,7 +199,7 @@ def _with_figures(proto: ModelProto, told: list[Layer | None]) -> ModelProto:
 
 
 def _emptied(tensor: TensorProto) -> TensorProto:
-    """Name, type and shape of a constant; of a small one the values too."""
+    """Return a constant without its values; small constants keep them."""
     import onnx
 
     if math.prod(tensor.dims) <= MOST_VALUES and not tensor.external_data:
@@ -206,7 +208,7 @@ def _emptied(tensor: TensorProto) -> TensorProto:
 
 
 def _empty_attributes(node: NodeProto) -> None:
-    """Also of the bodies of If and Loop."""
+    """Remove large constants from attributes, also in the bodies of If and Loop."""
     for attribute in node.attribute:
         if attribute.HasField("t"):
             attribute.t.CopyFrom(_emptied(attribute.t))

@@ -1,4 +1,4 @@
-"""Working memory of a fixed model as text (tab-separated) and as a picture."""
+"""Working memory of a fixed model as tab-separated text and as a chart."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEAST_INCHES, _MOST_INCHES = 6.0, 40.0
 
 
 def by_tensor(memory: Memory) -> str:
-    """Return a line for each tensor: where it lies, and the first and last operator that needs it."""
+    """Return a line for each tensor: its addresses, and the first and last operator that needs it."""
     head = ("id", "name", "type", "shape", "begin", "end", "bytes", "first_op", "last_op")
     rows = (
         (
@@ -39,7 +39,7 @@ def by_tensor(memory: Memory) -> str:
 
 
 def by_operator(memory: Memory) -> str:
-    """Return a line for each operator: the IDs of the tensors that lie in memory while it runs, and their bytes."""
+    """Return a line for each operator: the IDs and bytes of the tensors in memory while it runs."""
     head = ("op", "type", "output", "bytes", "end", "ids")
     rows = []
     for number, (kind, output) in enumerate(memory.operators):
@@ -55,8 +55,11 @@ def _lines(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def memory_png(memory: Memory, unit: str) -> bytes:
-    """Return a PNG: a rectangle for each tensor over its bytes, along the operators that need it (``unit`` "op"), or
-    a column for each tensor ("tensor")."""
+    """Return a chart of the memory as PNG.
+
+    ``unit`` "op" draws a rectangle for each tensor: its bytes, along the operators that need it. "tensor" draws a
+    column for each tensor.
+    """
     return png_of(lambda: _figure(memory, unit))
 
 
@@ -87,7 +90,7 @@ def _figure(memory: Memory, unit: str) -> Figure:
                 parse_math=False,
             )
     axes.set_xlim(0, max(count, 1))
-    axes.set_xlabel("operator of the dump" if unit == "op" else "tensor with working memory, in the order of IDs")
-    axes.set_ylabel("byte of working memory")
+    axes.set_xlabel("operator" if unit == "op" else "tensor, by ID")
+    axes.set_ylabel("address in working memory (bytes)")
     axes.set_title(f"{memory.bytes:,} bytes of working memory", loc="left", fontsize=10)
     return figure

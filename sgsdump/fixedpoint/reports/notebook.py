@@ -1,4 +1,4 @@
-"""Diagnoses, contributions and plans in a notebook (``_repr_html_``)."""
+"""HTML of diagnoses, contributions and plans for notebooks (``_repr_html_``)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Explained(Protocol):
 
 
 def show_diagnosed(found: tuple[Report, Comparison]) -> str:
-    """What was found, what to do, the error over depth and the worst layers."""
+    """Return the verdict, the next steps, the error over depth, and the worst layers."""
     report, comparison = found
     entries = table_of(comparison).compared
     steps = [
@@ -52,21 +52,21 @@ def show_diagnosed(found: tuple[Report, Comparison]) -> str:
 
 
 def _said(worst: WorstPicture) -> str:
-    """The input that is furthest off, small where it is a picture, and both models' largest values."""
+    """Return the worst input (a thumbnail if it is an image), and the largest outputs of both models."""
     image = ""
     if worst.image is not None:
         size = f'width="{worst.image.width}" height="{worst.image.height}"'
-        alt = f"The picture {text(worst.label)}"
+        alt = f"Image {text(worst.label)}"
         kind = ' class="pixelated"' if worst.image.pixelated else ""
         image = f'<img{kind} {size} alt="{alt}" src="{worst.image.source}">'
     rows = [[text(one.output), text(one.place), number(one.benchmark), number(one.sample)] for one in worst.said]
     head = ["output", "place", "float model", f"{worst.kind} model"]
-    what = "picture" if worst.image is not None else "input"
-    return paragraph(f"The {what} that is furthest off: {worst.label}") + image + table(head, rows, range(1, 4))
+    what = "image" if worst.image is not None else "input"
+    return paragraph(f"Worst {what}: {worst.label}") + image + table(head, rows, range(1, 4))
 
 
 def show_explained(found: Explained) -> str:
-    """Show the inputs to raise, and the convolutions that contribute most."""
+    """Return the inputs to raise, and the convolutions that contribute most."""
     head, *rows = advice_cells(found.advice)
     named = [
         [short_name(cell) if title in ("convolution", "input") else text(cell) for title, cell in zip(head, row)]
@@ -83,7 +83,7 @@ def show_explained(found: Explained) -> str:
 
 
 def show_plans(result: Pareto) -> str:
-    """How the search ended, the plan to take, and every plan of the table."""
+    """Return the ending of the search, the recommended plan, and every plan of the table."""
     head, *rows = pareto_cells(result)
     copy = conv_config(result.taken.tensors) if result.taken.tensors else ""
     return card(

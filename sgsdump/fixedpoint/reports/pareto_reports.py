@@ -1,4 +1,4 @@
-"""The plans that ``tune`` found: a table, CSV, JSON, and sentences."""
+"""The plans that ``tune`` found, as a table, CSV, JSON and sentences."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from sgsdump.fixedpoint.tuning.pareto import Limits, Pareto, Row, as_document, p
 from sgsdump.fixedpoint.tuning.plan_costs import BYTES
 from sgsdump.reports.text import aligned, counted
 
-# A part of an error that need not be told.
+# Smaller relative differences of an error are not reported.
 WITHIN = 0.01
 
 
 def pareto_table(result: Pareto) -> str:
-    """One line a plan, from all-INT8 to all-INT16; the marked one is the smallest that is good enough
-    (``tuning.ENOUGH``, or the target)."""
+    """Return one line per plan, from all-INT8 to all-INT16; the recommended plan is marked."""
     head, *rows = pareto_cells(result)
     return "\n".join(aligned([head, *rows], range(len(head)))) + "\n"
 
 
 def pareto_cells(result: Pareto) -> list[list[str]]:
-    """The head of the table and its lines."""
+    """Return the head and the rows of the table."""
     outputs = result.outputs
     metric = any(row.outputs.metric is not None for row in result.rows)
     head = ["", "plan", "rate", "INT16 convs", "bytes", "MACs at 16", "predicted", "searched", "error", "of the way"]
@@ -39,18 +38,18 @@ def pareto_cells(result: Pareto) -> list[list[str]]:
 
 
 def pareto_csv(result: Pareto) -> str:
-    """Numbers in full precision; ``tensor_arrays`` holds names separated by blanks and commas."""
+    """Return the plans as CSV in full precision; names in ``tensor_arrays`` are separated by commas and blanks."""
     columns, lines = plan_lines(result)
     return csv_lines([columns, *lines])
 
 
 def pareto_json(result: Pareto) -> str:
-    """``rows`` from INT8 to INT16, the ``cloud`` of all plans tried, how the search went."""
+    """Return the plans as JSON: ``rows`` from INT8 to INT16, the ``cloud`` of all tried plans, and the effort."""
     return json_text(as_document(result))
 
 
 def _judged(result: Pareto) -> list[str]:
-    """The outputs whose own error is shown; a single output's is the error."""
+    """Return the outputs whose own error is shown; empty for a single output."""
     return list(result.taken.outputs.errors) if len(result.taken.outputs.errors) > 1 else []
 
 
@@ -82,7 +81,7 @@ def _cells(row: Row, result: Pareto) -> list[str]:
 
 
 def limits_line(limits: Limits) -> str:
-    """Return whether INT8 is within the limits."""
+    """Return a sentence on whether INT8 is within the limits."""
     held = ", held out too" if limits.held_out else ""
     if not limits.past:
         return f"INT8 is within the limits ({_allowed(limits)}) on all {limits.pictures} images{held}: no INT16 needed"
@@ -95,56 +94,52 @@ def _allowed(limits: Limits) -> str:
 
 
 def ending_lines(result: Pareto) -> Iterator[str]:
-    """How the search went, and the plan to take."""
-    how = "every plan there is was tried" if result.effort.exhaustive else f"{result.effort.plans_tried} plans tried"
+    """Yield the effort of the search, the warnings, and the recommended plan."""
+    how = "every possible plan tried" if result.effort.exhaustive else f"{result.effort.plans_tried} plans tried"
     rest = "" if result.effort.complete else "; the time ran out before the search ended; rerun the command to resume"
-    yield f"{how}, {result.effort.runs} runs of the network{rest}"
+    yield f"{how}, {result.effort.runs} runs of the model{rest}"
     if result.effort.unsearched:
-        yield f"not looked at: {'; '.join(result.effort.unsearched)}"
+        yield f"not tried: {'; '.join(result.effort.unsearched)}"
     for name in result.left_out:
-        yield f"not counted: {name}, whose error at INT16 is infinite; is it zero in the float model?"
+        yield f"not counted: output {name}, whose error at INT16 is infinite; check whether the float model gives only zeros"
     if result.limits is not None and not result.limits.taken:
-        yield (
-            f"warning: no plan that was run is within the limits ({_allowed(result.limits)}); * is chosen by its error"
-        )
+        yield (f"warning: no tried plan is within the limits ({_allowed(result.limits)}); * is chosen by its error")
     for name, (error, low) in worsened(result).items():
         yield (
-            f"warning: * leaves {name} worse than INT8 does (error {error:.3g}, INT8 {low:.3g}); "
-            f"--objective worst or --objective {name} heeds it"
+            f"warning: * makes output {name} worse than INT8 (error {error:.3g}, INT8 {low:.3g}); use "
+            f"--objective worst or --objective {name}"
         )
     taken = result.taken
     names = ", ".join(taken.raised[:6]) + (" …" if len(taken.raised) > 6 else "")
     yield f"*: {len(taken.raised)} convolutions at INT16{': ' + names if names else ''}"
-    macs = "" if taken.macs16 is None else f"; {taken.macs16:.0%} of the multiplications at 16 bits"
-    yield f"*: {taken.bytes} bytes of weights, {taken.rate:.3f} of all at 16 bits{macs}"
+    macs = "" if taken.macs16 is None else f"; {taken.macs16:.0%} of the multiplications at INT16"
+    yield f"*: weights {taken.bytes} bytes, {taken.rate:.3f} of their INT16 size{macs}"
     if result.enough is not None and result.enough is not taken:
         small, large, of_what = _costs_of(result.cost, result.enough, taken)
         yield (
-            f"*: {small:.3f} of the {of_what} would go 95 % of the way; {large - small:.3f} more take the error from "
-            f"{result.enough.error:.3g} to {taken.error:.3g}"
+            f"*: {small:.3f} of the {of_what} already remove 95 % of the error that INT16 can remove; "
+            f"{large - small:.3f} more change the error {result.enough.error:.3g} → {taken.error:.3g}"
         )
     yield from _expected_lines(result)
     yield from _metric_lines(result)
     if result.effort.off:
-        searched = "" if math.isnan(taken.searched) else f" (the approximation's {taken.searched:.3g})"
-        yield (
-            f"*: chosen in the hardware's integers, where its error is {taken.error:.3g}{searched}; {how_far(result)}"
-        )
+        searched = "" if math.isnan(taken.searched) else f" (approximation: {taken.searched:.3g})"
+        yield (f"*: chosen by its error in the chip's integers, {taken.error:.3g}{searched}; {how_far(result)}")
     yield from _held_lines(result)
 
 
 def _expected_lines(result: Pareto) -> Iterator[str]:
-    """Yield the expected error on held-out images. Without held-out images, yield a line that says so."""
+    """Yield the expected error on new images, or that no images were held out."""
     int8, taken = result.rows[0].outputs.unseen, result.taken.outputs.unseen
     if int8 is None or taken is None:
         yield OF_CALIBRATION
         return
-    before = "" if result.taken is result.rows[0] else f"INT8 {int8.expected:.3g} -> "
-    yield f"expected error on unseen images: {before}* {taken.expected:.3g} ({unseen_text(taken, result.folds)})"
+    before = "" if result.taken is result.rows[0] else f"INT8 {int8.expected:.3g} → "
+    yield f"expected error on new images: {before}* {taken.expected:.3g} ({unseen_text(taken, result.folds)})"
 
 
 def _metric_lines(result: Pareto) -> Iterator[str]:
-    """That a smaller plan is as good by the user's metric, which does not see every error."""
+    """Yield that a smaller plan is as good by the user's metric, which does not notice every error."""
     known = [(row.outputs.metric, row) for row in result.rows if row.outputs.metric is not None]
     if not known:
         return
@@ -153,49 +148,49 @@ def _metric_lines(result: Pareto) -> Iterator[str]:
     taken = result.taken.outputs.metric
     if smallest.rate < result.taken.rate or (taken is not None and taken < best):
         count, reached = counted(len(smallest.raised), "convolution"), math.floor(best * 1e4) / 1e4
-        than = "is as good as any" if smallest.rate < result.taken.rate else f"is better than * ({taken:.4g})"
+        than = "is as good as any plan" if smallest.rate < result.taken.rate else f"is better than * ({taken:.4g})"
         yield (
-            f"by the metric {smallest.label} with {count} at INT16 {than}: {best:.4g}; "
-            f'--target "metric>={reached:g}" takes the smallest plan that has it'
+            f"by the metric, plan {smallest.label} with {count} at INT16 {than}: {best:.4g}; "
+            f'--target "metric>={reached:g}" selects the smallest such plan'
         )
 
 
 def _held_lines(result: Pareto) -> Iterator[str]:
-    """What the pictures that the search did not see say of the plan to take."""
+    """Yield the results of the recommended plan on held-out images."""
     held, taken = result.held_out, result.taken
     if held is None or taken.outputs.held_error is None:
         return
-    which = "pictures held out of the calibration" if held.folds else "pictures that the search did not see"
+    which = "images held out of the calibration" if held.folds else "images that the search did not use"
     yield (
-        f"held out: on {held.pictures} {which} its error is {taken.outputs.held_error:.3g} ({taken.error:.3g} on the "
-        f"search's {result.effort.pictures})"
+        f"held out: on {held.pictures} {which}, the error of * is {taken.outputs.held_error:.3g} ({taken.error:.3g} on "
+        f"the {result.effort.pictures} images of the search)"
     )
     if held.float_metric is not None and taken.outputs.held_metric is not None:
         yield (
-            f"held out: its metric is {taken.outputs.held_metric:.4g} there, the float model's "
-            f"{held.float_metric[1]:.4g} ({taken.outputs.metric:.4g} and {held.float_metric[0]:.4g} on the search's)"
+            f"held out: the metric of * is {taken.outputs.held_metric:.4g}, of the float model "
+            f"{held.float_metric[1]:.4g} ({taken.outputs.metric:.4g} and {held.float_metric[0]:.4g} on the images of the search)"
         )
     if not held.confirmed:
         yield (
-            "warning: * is not recommended: its error there lies beyond the search's, and so does that of every larger "
-            "plan that was run; give more pictures to judge by (--evaluate), or pictures more like these (-i)"
+            "warning: * is not recommended: on held-out images its error is much larger, and so is the error of every "
+            "larger plan that was run; judge on more images (--evaluate), or calibrate on images more like these (-i)"
         )
     elif held.beyond:
         rates = ", ".join(f"{rate:.3f}" for rate in held.beyond)
-        yield f"*: taken in place of the plan of {rates} of the bytes, whose error lies beyond the search's there"
+        yield f"*: chosen instead of the plan of {rates} of the bytes, whose error on held-out images is much larger"
 
 
 def how_far(result: Pareto) -> str:
-    """How far the approximation that the search used is from the integers, on the plans that were run in both."""
+    """Return the error of the search's approximation on the plans that were also run in integers."""
     low, high = min(result.effort.off), max(result.effort.off)
     plans = f"on the {len(result.effort.off)} plans run in both"
     if max(-low, high) < WITHIN:
-        return f"the approximation was within {100 * WITHIN:.0f} % of them {plans}"
+        return f"the approximation was within {100 * WITHIN:.0f} % of this error {plans}"
     below = f"{100 * -low:.0f} % below to " if low < 0 else ""
-    return f"{plans} their error is {below}{100 * max(high, 0):.0f} % above the approximation's"
+    return f"{plans}, the error is {below}{100 * max(high, 0):.0f} % above the approximation"
 
 
 def _costs_of(cost: str, smaller: Row, larger: Row) -> tuple[float, float, str]:
     if cost == BYTES:
         return smaller.rate, larger.rate, "bytes"
-    return smaller.macs16 or 0.0, larger.macs16 or 0.0, "multiplications at 16 bits"
+    return smaller.macs16 or 0.0, larger.macs16 or 0.0, "multiplications at INT16"

@@ -32,7 +32,7 @@ from sgsdump.tensors.dtypes import name_of
 
 CAUSES = 3
 MOST_NAMED = 4
-SOME = 0.05  # of the outputs' error, what a cause brings or gives back
+SOME = 0.05  # least part of the output error that a cause causes or removes
 COLUMNS = (
     *("name", "kind", "type", "alone", "left", "brings", "gives_back"),
     *("qdq_err_db", "xmodel_err_db", "weight_err_db", "nodes"),

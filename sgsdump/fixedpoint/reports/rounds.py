@@ -1,4 +1,4 @@
-"""The rounds of ``tune --first`` as a log and, in full precision, as JSON."""
+"""The rounds of ``tune --first`` as a log, and as JSON in full precision."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_JUMPS = 3
 
 
 def rounds_log(head: Sequence[str], rounds: Sequence[str], tail: Sequence[str]) -> str:
-    """The whole log: what was done on what, every round (``render_round``), and how it ended."""
+    """Return the whole log: head, every round (``render_round``), and ending."""
     return "\n".join(["".join(f"{line}\n" for line in head), *rounds, "".join(f"{line}\n" for line in tail)])
 
 
@@ -33,15 +33,15 @@ def render_round(turn: Round, limits: Thresholds, search: RoundSearch) -> str:
 
 
 def end_lines(search: RoundSearch, limits: Thresholds) -> Iterator[str]:
-    """Why it ended, the final round, and what every convolution at INT16 would give."""
+    """Yield why the search ended, the final round, and the outputs with every convolution at INT16."""
     yield f"Ended: {search.ended}."
     yield f"Final: round {search.best.number}."
     before = search.before_lowering
     if before is not None:
         yield (
-            f"Round {before.number} had {before.run.rate:.3f} of the bytes at 16 bits and an output error of "
-            f"{before.error:.6f}; lowering leaves {search.best.run.rate:.3f} and {search.best.error:.6f}, within what "
-            f"is wanted."
+            f"Round {before.number}: weights {before.run.rate:.3f} of their INT16 size, output error "
+            f"{before.error:.6f}. After lowering: {search.best.run.rate:.3f} and {search.best.error:.6f}, within the "
+            f"limits."
         )
     yield from _plan_lines(search.best, search)
     yield from _outputs(search.best.run.outputs, limits, search.logits)
@@ -57,7 +57,7 @@ def rounds_json(
     limits: Thresholds,
     worths: Worths | None = None,
 ) -> str:
-    """``facts`` come first: what was done on what."""
+    """Return the rounds as JSON; ``facts`` on the command and its inputs come first."""
     document = {
         "format": "sgsdump repair",
         "version": 1,
@@ -74,7 +74,7 @@ def rounds_json(
 
 
 def rounds_frame(rounds: Sequence[Round], limits: Thresholds) -> Any:
-    """A pandas DataFrame, a line for each round. Raises MissingExtra without pandas."""
+    """Return a pandas DataFrame with one row per round. Raises MissingExtra without pandas."""
     columns = "round raised lowered int16_convolutions weight_bytes rate output_error layers_past thresholds_hold kept"
     lines = [[_round(turn, limits)[name] for name in columns.split()] for turn in rounds]
     counted = [[len(cell) if isinstance(cell, list) else cell for cell in line] for line in lines]
@@ -96,13 +96,13 @@ def _plan_lines(turn: Round, search: RoundSearch) -> Iterator[str]:
     yield f"INT16: {', '.join(names) or 'nothing in tensor_arrays'}"
     yield (
         f"{len(turn.wide)} of {len(turn.run.plan.weights)} convolutions at INT16; weights {turn.run.weight_bytes:,} "
-        f"bytes, {turn.run.rate:.3f} of all at 16 bits"
+        f"bytes, {turn.run.rate:.3f} of their INT16 size"
     )
 
 
 def _outputs(outputs: Totals, limits: Thresholds, logits: Collection[str]) -> Iterator[str]:
     for name, sums in outputs.items():
-        state = "" if holds({name: sums}, limits) else f"   past {limits}"
+        state = "" if holds({name: sums}, limits) else f"   has {limits}"
         into = " (into Softmax)" if name in logits else ""
         yield f"output {shown(name)}{into}: COS {cos(sums):f}, RMSE {error_of(sums):f}{state}"
 

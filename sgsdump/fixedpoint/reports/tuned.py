@@ -18,7 +18,7 @@ from sgsdump.reports.report import PLAIN, Context, OtherRun, Plan, Report, Trade
 from sgsdump.reports.text import counted
 from sgsdump.reports.verdict import Step
 
-# The one who raised a convolution; the page has a short form (``html/document.py``).
+# Value of ``raised_by``; the page has a short form (``html/document.py``).
 RAISED_BY = "the plan of tune"
 
 

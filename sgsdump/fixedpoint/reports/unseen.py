@@ -1,4 +1,4 @@
-"""Sentences on the error to expect on images that nothing was fitted to."""
+"""Sentences and findings on the expected error on held-out images."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from sgsdump.fixedpoint.tuning.unseen import Expected, Unseen
 
 OF_CALIBRATION = (
-    f"the figures are of the calibration images and say nothing of others; give {FEWEST_HELD_OUT} or more different "
-    f"images (-i), or images of their own (--validate)"
+    f"the figures apply to the calibration images only; give {FEWEST_HELD_OUT} or more different images (-i), or "
+    f"separate images (--validate)"
 )
 
 
 def unseen_findings(unseen: Unseen, limits: Thresholds) -> Iterator[Finding]:
-    """One for each fixed model."""
+    """Yield a finding for each fixed model."""
     for kind, outputs in unseen.ran.items():
         found = unseen.expected(kind)
         figures = dict(zip(("expected_error", "median_image", "worst_image"), found.figures))

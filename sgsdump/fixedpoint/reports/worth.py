@@ -1,4 +1,4 @@
-"""What fixed models are worth, in sentences: by the user's metric, and on pictures held out."""
+"""Sentences and JSON on the results of fixed models by the user's metric and on held-out images."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from sgsdump.fixedpoint.tuning.worth import ALL_16, AS_IT_IS, PLAN, Worth, Worth
 from sgsdump.reports.text import counted
 
 MOST_NAMED = 4
-ADVISED = "with what is advised"
+ADVISED = "with the recommendation"
 
 
 def worth_lines(worths: Worths, plan: str = ADVISED) -> Iterator[str]:
-    """The metric on the pictures that judge, then all figures on those held out; ``plan``: what the plan is called."""
+    """Yield the metric on the judging images, then all figures on held-out images; ``plan``: name of the plan."""
     judged, held = worths.judged, worths.held
-    called = {AS_IT_IS: "as it is", PLAN: plan, ALL_16: "with every convolution at 16 bits"}
+    called = {AS_IT_IS: "unchanged", PLAN: plan, ALL_16: "with every convolution at INT16"}
     of_float, of_float_there = worths.float_metric
-    count, count_there = (counted(number, "picture") for number in worths.pictures)
+    count, count_there = (counted(number, "image") for number in worths.pictures)
     if of_float is not None:
         ways = "; ".join(f"{called[kind]} {_number(worth.metric)}" for kind, worth in judged.items())
-        yield f"By your metric, on {count}: float {of_float:.4g}; {ways}."
+        yield f"Metric on {count}: float {of_float:.4g}; {ways}."
     if not held:
         return
     if of_float_there is not None:
         ways = "; ".join(f"{called[kind]} {_number(worth.metric)}" for kind, worth in held.items())
-        yield f"By your metric, on {count_there} held out: float {of_float_there:.4g}; {ways}."
+        yield f"Metric on {count_there} held out: float {of_float_there:.4g}; {ways}."
     ways = "; ".join(f"{called[kind]} {worth.error:.3g} ({judged[kind].error:.3g})" for kind, worth in held.items())
-    yield f"Squared error on {count_there} held out (on the {count} that judge): {ways}."
+    yield f"Squared error on {count_there} held out (in brackets: on the {count} used for judging): {ways}."
     if judged[AS_IT_IS].good and not worths.holds:
-        yield "As it is an output is past the limits on the pictures held out, though not on those that judge."
+        yield "Unchanged, an output exceeds the limits on the held-out images, but not on the images used for judging."
 
 
 def not_recommended(worths: Worths) -> str:
-    """Why the plan is not; "" where it is."""
+    """Return why the plan is not recommended; "" if it is."""
     if not worths.beyond:
         return ""
-    what = listed(worths.names, MOST_NAMED) if worths.names else "what is advised"
+    what = listed(worths.names, MOST_NAMED) if worths.names else "the recommended inputs"
     before, after = (_part(side) for side in (worths.judged, worths.held))
     return (
-        f"Not recommended: {what} at INT16. On {counted(worths.pictures[1], 'picture')} held out {after} of the "
-        f"squared error stays, on those it was chosen by {before}. Judge by more pictures (--evaluate), and calibrate "
-        f"on pictures more like these (-i)."
+        f"Not recommended: {what} at INT16. On {counted(worths.pictures[1], 'image')} held out, {after} of the squared "
+        f"error remains; on the images that the plan was chosen on, {before}. Judge on more images (--evaluate), and "
+        f"calibrate on images more like these (-i)."
     )
 
 
 def worth_document(worths: Worths) -> dict[str, Any]:
-    """For JSON: by way the figures on the pictures that judge, and on those held out."""
+    """Return the figures of each way on the judging and the held-out images, for JSON."""
     ways = {each.facts["way"]: {**each.figures, "within": each.facts["within"]} for each in worth_findings(worths)}
     for finding in worth_findings(worths):
         held = finding.facts.get("held_within")
@@ -58,7 +58,7 @@ def worth_document(worths: Worths) -> dict[str, Any]:
 
 
 def worth_findings(worths: Worths) -> Iterator[Finding]:
-    """One for each way."""
+    """Yield a finding for each way: unchanged, the plan, and every convolution at INT16."""
     for kind, worth in worths.judged.items():
         figures = _figures("", worth, worths.float_metric[0])
         facts = {"way": kind, "within": "yes" if worth.good else "no"}
