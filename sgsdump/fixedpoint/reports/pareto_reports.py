@@ -101,7 +101,7 @@ def ending_lines(result: Pareto) -> Iterator[str]:
     if result.effort.unsearched:
         yield f"not tried: {'; '.join(result.effort.unsearched)}"
     for name in result.left_out:
-        yield f"not counted: output {name}, whose error at INT16 is infinite; check whether the float model gives only zeros"
+        yield f"not counted: {name}, whose error at INT16 is infinite; check that it is not zero in the float model"
     if result.limits is not None and not result.limits.taken:
         yield (f"warning: no tried plan is within the limits ({_allowed(result.limits)}); * is chosen by its error")
     for name, (error, low) in worsened(result).items():
@@ -167,8 +167,8 @@ def _held_lines(result: Pareto) -> Iterator[str]:
     )
     if held.float_metric is not None and taken.outputs.held_metric is not None:
         yield (
-            f"held out: the metric of * is {taken.outputs.held_metric:.4g}, of the float model "
-            f"{held.float_metric[1]:.4g} ({taken.outputs.metric:.4g} and {held.float_metric[0]:.4g} on the images of the search)"
+            f"held out: metric of * {taken.outputs.held_metric:.4g}, float model {held.float_metric[1]:.4g} "
+            f"({taken.outputs.metric:.4g} and {held.float_metric[0]:.4g} on the search's images)"
         )
     if not held.confirmed:
         yield (

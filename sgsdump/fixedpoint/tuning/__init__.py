@@ -1,1 +1,1 @@
-"""Which convolutions deserve INT16: advice by rule, repair in rounds, search."""
+"""Choice of the convolutions to raise to INT16: by rules, by measuring, in rounds, and by search."""

@@ -1,7 +1,7 @@
-"""Advice: for every convolution whether its input should be INT16, and why, in words that suggest what to do.
+"""Advice for every convolution: whether to raise its input to INT16, and why.
 
-What was measured (``sensitivity_analysis``) outranks the manual's rules of thumb (``rules_of_thumb``); where the two
-disagree the reason says so. Convolutions whose inputs share one domain are raised together, so they get one verdict.
+Measurements (``sensitivity_analysis``) outrank the manual's rules of thumb (``rules_of_thumb``); the reason says if
+they disagree. Convolutions whose inputs share one domain are raised together, so they get one verdict.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 YES, MAYBE, NO = "yes", "maybe", "no"
 VERDICTS = (YES, MAYBE, NO)
-# Alone at 8 bits a convolution brings this part of the output error of all at 8 bits. Errors add like their squares:
-# below a twentieth, the output gains nothing that can be seen from raising it.
+# Shares of the output error that one convolution causes. Errors add like their squares: raising a convolution that
+# causes less than a twentieth has no visible effect on the output.
 MUCH, SOME = 0.2, 0.05
-# Raising one of many that are alike gives back less than this; what it brings alone tells them apart.
+# Raising one of many similar convolutions removes less than this; then the error that each causes ranks them.
 NOTABLE = 0.1
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One convolution's sensitivity.
+    """The sensitivity of one convolution.
 
     own, inherited, brings, left  see ``LayerSensitivity``.
-    brings_share, removes_share   parts of the output error with every convolution at 8 bits.
-    held_share                    the part that goes away where its range, too, holds the values; None where it does.
+    brings_share, removes_share   shares of the output error with every convolution at 8 bits.
+    held_share                    share removed if its range also contains its values; None if its range does already.
     """
 
     own: float
@@ -49,17 +49,17 @@ class Measured:
 
     @property
     def clipped(self) -> bool:
-        """Whether its input's range costs what 16 bits do not give back."""
+        """Whether the range of its input causes an error that INT16 does not remove."""
         return self.held_share is not None and self.held_share - self.removes_share >= SOME
 
     @property
     def gives_back(self) -> float:
-        """The part of the output error that goes away with this one alone put right."""
+        """The share of the output error that correcting only this convolution removes."""
         return max(self.removes_share, self.held_share or 0.0)
 
     @property
     def weight(self) -> tuple[float, float]:
-        """What causes are ranked by: what they give back where that is more than noise, then what they bring."""
+        """The rank of a cause: the share that it removes if that is more than noise, then the share that it causes."""
         return (self.gives_back if self.gives_back >= NOTABLE else 0.0, self.brings_share)
 
 
@@ -81,11 +81,11 @@ def advise(
     limits: Thresholds = DOCUMENTED,
     good: bool | None = None,
 ) -> tuple[Advice, ...]:
-    """One Advice for each convolution, worst first.
+    """Return an Advice for each convolution, worst first.
 
-    signs   by convolution's name.
-    limits  what the outputs must hold; where they do as they are, no verdict is above maybe.
-    good    whether they do, where that is known from the integer model.
+    signs   by name of the convolution.
+    limits  limits of the outputs; if the outputs are within them, no verdict is above maybe.
+    good    whether the outputs are within the limits, if known from the integer model.
     """
     measured_layers = measurement.sensitivities if measurement else ()
     by_name = {name: sensitivity for sensitivity in measured_layers for name in sensitivity.own}
@@ -96,9 +96,9 @@ def advise(
     for conv in convolutions:
         evidence = signs[conv.name]
         if conv.reads_picture:
-            advice.append(Advice(conv, NO, "reads the picture, which is always 8 bits", evidence))
+            advice.append(Advice(conv, NO, "reads the image, which always has 8 bits", evidence))
         elif evidence.limits is None:
-            advice.append(Advice(conv, NO, f"not judged: {conv.shown_input} has no range", evidence))
+            advice.append(Advice(conv, NO, f"not judged: no range for {conv.shown_input}", evidence))
         elif conv.name in by_name:
             advice.append(_by_measure(conv, evidence, measured(by_name[conv.name], conv.name, total), good))
         else:
@@ -107,7 +107,7 @@ def advise(
 
 
 def measured(sensitivity: LayerSensitivity, name: str, total: float) -> Measured:
-    """A convolution's sensitivity as parts of ``total``, the output error with every convolution at 8 bits."""
+    """Return a sensitivity with shares of ``total``, the output error with every convolution at 8 bits."""
     brings, removes = (sensitivity.brings / total, 1 - sensitivity.left / total) if total else (0.0, 0.0)
     held = 1 - sensitivity.held / total if sensitivity.held is not None and total else None
     own, inherited = sensitivity.own[name], sensitivity.inherited[name]
@@ -115,12 +115,12 @@ def measured(sensitivity: LayerSensitivity, name: str, total: float) -> Measured
 
 
 def holds(outputs: Mapping[str, Sums], limits: Thresholds) -> bool:
-    """Whether every judged output is within the limits."""
+    """Return whether every judged output is within the limits."""
     return all(limits.hold(cos(sums), rmse(sums), mse(sums)) for sums in outputs.values())
 
 
 def tensor_arrays(advice: Iterable[Advice], order: Iterable[Convolution]) -> tuple[str, ...]:
-    """First inputs of what is to be raised, one name for each domain, in execution order."""
+    """Return the first inputs to raise, one name per domain, in execution order."""
     domains = {entry.convolution.domain for entry in advice if entry.verdict == YES}
     first: dict[str, str] = {}
     for conv in order:
@@ -130,47 +130,47 @@ def tensor_arrays(advice: Iterable[Advice], order: Iterable[Convolution]) -> tup
 
 
 def _by_measure(conv: Convolution, evidence: Signs, measured: Measured, good: bool) -> Advice:
-    share = f"alone at 8 bits it brings {_percent(measured.brings_share)} of the output error"
+    share = f"quantising only this input causes {_percent(measured.brings_share)} of the output error"
     rules = rules_text(evidence)
     if measured.clipped and not good:
-        gain = f"with one that does, {_percent(measured.gives_back)} of the output error goes away"
-        return Advice(conv, NO, f"its range does not hold its values: {gain}; 16 bits do not help", evidence, measured)
+        gain = f"a range that fits removes {_percent(measured.gives_back)} of the output error"
+        return Advice(conv, NO, f"its range clips its values: {gain}; INT16 does not help", evidence, measured)
     if max(measured.brings_share, measured.removes_share) >= MUCH and not good:
-        reason = [f"{share}; raised alone, {_percent(measured.removes_share)} of it goes away"]
-        reason.append(rules or "no rule of thumb sees it")
+        reason = [f"{share}; raising only this input removes {_percent(measured.removes_share)}"]
+        reason.append(rules or "no rule of thumb applies")
         return Advice(conv, YES, "; ".join(reason), evidence, measured)
     if measured.brings_share >= MUCH:
-        reason = [f"{share}, but with all at 8 bits the outputs are within limits", rules]
+        reason = [f"{share}, but with all convolutions at INT8 the outputs are within the limits", rules]
         return Advice(conv, MAYBE, "; ".join(filter(None, reason)), evidence, measured)
     if measured.brings_share >= SOME and not good:
         return Advice(conv, MAYBE, "; ".join(filter(None, [share, rules])), evidence, measured)
     if rules:
         return Advice(conv, NO, f"{rules}, but measured: {share}", evidence, measured)
     if measured.inherited > DOCUMENTED.max_rmse and measured.inherited > 2 * measured.own:  # type: ignore[operator]
-        return Advice(conv, NO, f"its error comes from the layers before it; {share}", evidence, measured)
+        return Advice(conv, NO, f"its error comes from earlier layers; {share}", evidence, measured)
     return Advice(conv, NO, share, evidence, measured)
 
 
 def _by_rule(conv: Convolution, evidence: Signs) -> Advice:
     rules = rules_text(evidence)
     if evidence.raised:
-        known = "INT16 already in the fixed model; measure (-i) to know whether 8 bits would do"
+        known = "already INT16 in the fixed model; measure (-i) to know whether INT8 is enough"
         return Advice(conv, YES if evidence.wide else MAYBE, "; ".join(filter(None, [rules, known])), evidence)
     if evidence.spoilt and (evidence.wide or evidence.arises_here):
         return Advice(conv, YES, rules, evidence)
     if evidence.spoilt:
-        return Advice(conv, MAYBE, f"{rules}, most of which comes from the layers before it", evidence)
+        return Advice(conv, MAYBE, f"{rules}, mostly from earlier layers", evidence)
     if not evidence.wide:
         return Advice(conv, NO, f"range {evidence.width:.4g} is within {WIDE:g}{_compared(evidence)}", evidence)
     if evidence.row is not None and evidence.row.finite and evidence.row.rmse <= DOCUMENTED.max_rmse:  # type: ignore[operator]
-        return Advice(conv, MAYBE, f"{rules}, but what it puts out is good: RMSE {evidence.row.rmse:.3f}", evidence)
+        return Advice(conv, MAYBE, f"{rules}, but its output is good: RMSE {evidence.row.rmse:.3f}", evidence)
     if evidence.narrow is False:
         rules += f" (but not wasted: {_levels_text(evidence)})"
     return Advice(conv, YES, rules, evidence)
 
 
 def rules_text(evidence: Signs) -> str:
-    """The rules that fire, in words; "" when none does."""
+    """Return the rules that apply, in words; "" if none does."""
     fired = []
     if evidence.spoilt and evidence.after is not None:
         at = "its layer" if evidence.after is evidence.row else evidence.after.name
@@ -183,7 +183,7 @@ def rules_text(evidence: Signs) -> str:
 
 
 def _levels_text(signs: Signs) -> str:
-    """``99 % of the values in 12 of 256 levels``; "" without a dump."""
+    """Return ``99 % of its values in 12 of 256 levels``; "" without a dump."""
     return "" if signs.levels is None else f"99 % of its values in {signs.levels} of {LEVELS} levels"
 
 
@@ -192,7 +192,7 @@ def _compared(evidence: Signs) -> str:
 
 
 def _raised_together(advice: list[Advice]) -> list[Advice]:
-    """One verdict for each domain: the strongest of its convolutions."""
+    """Give all convolutions of a domain the strongest of their verdicts."""
     strongest: dict[str, Advice] = {}
     for entry in advice:
         best = strongest.setdefault(entry.convolution.domain, entry)
@@ -209,7 +209,7 @@ def _with_domain(entry: Advice, best: Advice) -> Advice:
 
 
 def _rank(entry: Advice) -> tuple:
-    """Worst first; the picture's convolution last."""
+    """Return the sort key: worst first, convolutions that read an image last."""
     gives, brings = entry.measured.weight if entry.measured else (0.0, 0.0)
     clipped = entry.measured is not None and entry.measured.clipped
     error = entry.signs.after.error if entry.signs.after else 0.0
@@ -219,21 +219,20 @@ def _rank(entry: Advice) -> tuple:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share >= 0.01 else "less than 1 %" if share >= 0 else "nothing"
+    return f"{100 * share:.0f} %" if share >= 0.01 else "less than 1 %" if share >= 0 else "0 %"
 
 
 def to_pandas(advice: Iterable[Advice]) -> Any:
-    """A pandas DataFrame with one line per convolution: the verdict, the reason, its range and, where it was measured,
-    its sensitivity.
+    """Return a pandas DataFrame with one row per convolution: verdict, reason, range, and measured sensitivity.
 
-    Raises MissingExtra when pandas is not installed.
+    Raises MissingExtra without pandas.
     """
     columns, *lines = advice_lines(advice)
     return data_frame(lines, columns)
 
 
 def advice_lines(advice: Iterable[Advice]) -> list[list[Any]]:
-    """Return the columns of the table, then a line for each convolution."""
+    """Return the columns of the table, then a row for each convolution."""
     measured = [field.name for field in fields(Measured)]
     columns = [*(field.name for field in fields(Convolution)), "verdict", "reason", "range_low", "range_high", "levels"]
     columns += measured

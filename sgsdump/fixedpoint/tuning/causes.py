@@ -1,7 +1,7 @@
-"""Findings of what was measured: the outputs, the causes of their error, what to do, and what was not judged.
+"""Findings from measurements: the outputs, the causes of their error, and the layers beyond the limits.
 
-A cause is a domain, known by intervention: it alone at 16 bits, with a range that holds its values, gives so much of
-the outputs' error back. Causes stand in the order of that.
+A cause is a domain, known by intervention: raising only this domain to INT16, with a range that contains its values,
+removes a share of the output error. Causes are ordered by this share.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ from sgsdump.tensors.types import Range
 
 @dataclass(frozen=True, eq=False)
 class Exact:
-    """The outputs in the hardware's integers of three plans; ``raised``: with what is advised, None for nothing, and
-    ``foreseen`` the sums of that in the float approximation."""
+    """The outputs of three plans in the chip's integers.
+
+    raised    with the recommended inputs at INT16; None without a recommendation.
+    foreseen  its sums in the float approximation.
+    """
 
     all_8: PlanOutputs
     all_16: PlanOutputs
@@ -36,23 +39,22 @@ class Exact:
     foreseen: Totals | None = None
 
 
-# Of the limit; below that an error is not worth a name.
+# An error below this share of the limit gets no named cause.
 WORTH_NAMING = 0.1
-# So much of the error with everything else at 16 bits is the doing of what reads the picture.
+# Image-reading convolutions are a cause if this share of the error remains with all others at INT16.
 MOST_OF_IT = 0.5
 ALONE_OF_PICTURE = 1 - math.sqrt(1 - MOST_OF_IT**2)
-# Candidates that are run in the hardware's integers, the first ones of the float approximation.
+# Number of candidates, ranked by the float approximation, that are run in the chip's integers.
 TRIED = 5
-# An error is spread over the fewest convolutions that remove this part of what all of them remove at INT16.
+# An error is spread over the fewest convolutions that remove this share of the error that all remove at INT16.
 SPREAD = 0.8
-# So few domains are named where they remove most of the error together, and none of them a fifth.
+# Most domains that are named if they remove most of the error together, and none of them a fifth.
 FEW = 4
 Left = Callable[[Sequence[str], Mapping[str, Range]], float]
 
 
 def output_findings(outputs: Mapping[str, OutputFigures], limits: Thresholds) -> tuple[Finding, ...]:
-    """Each output with its figures and its verdict: good, resolution, drowned, bad, or bad on pictures that hardly move
-    it."""
+    """Return each output with its figures, its verdict (good or bad), and the reason if COS and RMSE do not decide."""
     findings = []
     for name, figures in outputs.items():
         numbers = {"cos": figures.cos, "rmse": figures.rmse, "largest_error": figures.largest, "reaches": figures.span}
@@ -76,10 +78,10 @@ def output_findings(outputs: Mapping[str, OutputFigures], limits: Thresholds) ->
 def layers_finding(
     past: Sequence[str], count: int, found: Sequence[Finding], after: Container[str], good: bool
 ) -> Finding | None:
-    """The layers past the limits as one finding, with the cause that they share; None where there are none.
+    """Return the layers beyond the limits as one finding, with their common cause; None without such layers.
 
-    past   their names, of ``count`` compared.
-    found  the causes; ``after``: the layers that the first one's input feeds.
+    past   names of these layers; ``count``: number of compared layers.
+    found  causes; ``after``: layers that the input of the first cause feeds.
     """
     if not past:
         return None
@@ -100,28 +102,28 @@ def named_causes(
     limits: Thresholds,
     left: Left,
 ) -> tuple[Finding, ...]:
-    """Name what the outputs' error comes from, by runs in the hardware's integers.
+    """Name the causes of the output error, measured in the chip's integers.
 
     Parameters
     ----------
     advice
-        On the convolutions at 8 bits; the float approximation in it picks the first TRIED candidates.
+        Of the convolutions at 8 bits; its float approximation selects the first TRIED candidates.
     outputs
-        Of the fixed model as it is.
+        Of the unchanged fixed model.
     left
-        Returns the outputs' error with the inputs of these convolutions alone at INT16 and these ranges in place of
-        calibration's; of no convolution with every one at INT16.
+        Returns the output error with only the inputs of these convolutions at INT16, and with these ranges instead of
+        the calibrated ranges. Without convolutions, every convolution is at INT16.
 
     Returns
     -------
     tuple of Finding
-        The causes, the largest first; of an error within the limits its largest part alone. Where no candidate removes
-        MUCH of the error, but all convolutions together do, one finding of kind "spread", or the FEW causes that remove
-        most of it together. Else empty.
+        The causes, the largest first. If the outputs are within the limits, only the largest part of their error. If no
+        candidate removes MUCH of the error, but all convolutions together do: one finding of kind "spread", or the FEW
+        causes that remove most of the error together. Otherwise empty.
     """
     advice, good, error = tuple(advice), outputs.good(limits), output_error(outputs.sums)
     limit = limits.max_rmse if limits.max_rmse is not None else DOCUMENTED.max_rmse
-    # Good outputs past a limit are off by what 8 bits leave.
+    # Good outputs beyond a limit are within the 8-bit resolution.
     worth_naming = not good or (limit and holds(outputs.sums, limits) and error >= WORTH_NAMING * limit)
     if measurement is None or not error or not worth_naming:
         return ()
@@ -147,15 +149,18 @@ def named_causes(
 
 
 def _removes(finding: Finding) -> float:
-    """The part of the error that goes away without this cause. Errors add like their squares."""
+    """Return the share of the error that disappears without this cause. Errors add like their squares."""
     if finding.facts["reason"] == "picture":
         return 1 - math.sqrt(1 - min(finding.figures["brings"], 1.0) ** 2)
     return finding.figures["gives_back"]
 
 
 def _spread(advice: Iterable[Advice], error: float, removed: float, left: Left) -> tuple[Finding, int]:
-    """The fewest convolutions, in the order of what each causes alone, that remove SPREAD of what all at INT16 remove,
-    and the number of their domains. Found by halving, each trial run in integers."""
+    """Return the fewest convolutions that remove SPREAD of the error that all remove, and the number of their domains.
+
+    Convolutions are added in the order of the error that each causes alone. Found by bisection; each trial runs in
+    integers.
+    """
     brings = {entry.convolution.domain: entry.measured.brings for entry in advice if entry.measured is not None}
     names: dict[str, list[str]] = {domain: [] for domain in sorted(brings, key=lambda domain: -brings[domain])}
     for entry in advice:
@@ -182,8 +187,10 @@ def with_contributions(
     measurement: Measurement,
     feeds: Iterable[LabelledPictureFeed],
 ) -> tuple[Finding, ...]:
-    """The findings of ``named_causes``; the first one says what its input and its weights bring, as parts of the error
-    in the float approximation."""
+    """Add to the first finding of ``named_causes`` the shares that its input and its weights cause.
+
+    The shares are of the error in the float approximation.
+    """
     if not sources or sources[0].facts.get("reason") not in ("8 bits", "clipped"):
         return sources
     contributions = trial.contributions(sources[0].layer, feeds)
@@ -191,7 +198,7 @@ def with_contributions(
 
 
 def contributed(finding: Finding, contributions: Contributions, total: float) -> Finding:
-    """A cause with what its input and its weights bring, as parts of the output error ``total``."""
+    """Return the cause with the shares of the output error ``total`` that its input and its weights cause."""
     if not total:
         return finding
     figures = {"input_brings": contributions.inputs / total, "weights_bring": contributions.weights / total}
@@ -204,7 +211,7 @@ def contributed(finding: Finding, contributions: Contributions, total: float) ->
 
 
 def ranked(advice: Iterable[Advice], measurement: Measurement) -> tuple[Finding, ...]:
-    """What brings a visible part of the outputs' error, one for each domain, the largest part first."""
+    """Return the causes of a visible share of the output error, one per domain, the largest first."""
     found: dict[str, tuple[tuple[float, float], Finding]] = {}
     advice = list(advice)
     for entry in sorted(advice, key=lambda entry: entry.measured.weight if entry.measured else (), reverse=True):
@@ -224,14 +231,16 @@ def ranked(advice: Iterable[Advice], measurement: Measurement) -> tuple[Finding,
     picture = _of_the_picture(advice, measurement)
     if picture is not None:
         share = picture.figures["brings"]
-        # errors add like their squares
+        # Errors add like their squares.
         found[""] = (1 - math.sqrt(1 - min(share, 1.0) ** 2), share), picture
     return tuple(finding for _, finding in sorted(found.values(), key=lambda pair: pair[0], reverse=True))
 
 
 def _of_the_picture(advice: list[Advice], measurement: Measurement) -> Finding | None:
-    """What is left with all others at 16 bits, where that is most of the error: the picture's own convolutions, which
-    are always 8 bits."""
+    """Return the convolutions that read an image as a cause, if most of the error remains with all others at INT16.
+
+    Such convolutions always have 8 bits.
+    """
     readers = [entry.convolution for entry in advice if entry.convolution.reads_picture]
     total = output_error(measurement.all_8)
     if not readers or not total or any(entry.measured and entry.measured.clipped for entry in advice):

@@ -1,11 +1,12 @@
-"""Causes in what a network was calibrated on: how pictures are normalised, ranges that are given, and the pictures.
+"""Causes in the calibration data: normalisation of the images, given ranges, and the images themselves.
 
-Whether the data are those that a network was trained on its first BatchNormalizations tell: they keep the mean and the
-variance of each channel as training had them. Values from 0 to 255 where 0 to 1 was trained with are some hundred
-standard deviations off. Where that is less it may be another kind of picture, or another normalisation: it is told
-where one that networks are trained with fits, and what the pictures have does not. The order of the channels (RGB and
-BGR) moves the means less than other pictures do, and a network without BatchNormalization, or with it folded into its
-weights, says nothing.
+The first BatchNormalizations of a model show whether the data are like the training data, because they keep the mean
+and the variance of each channel from training. Values from 0 to 255 instead of 0 to 1 are about a hundred standard
+deviations off. A smaller distance may come from another kind of image or from another normalisation. A wrong
+normalisation is reported if a common normalisation fits, and that of the images does not.
+
+Limits: swapping RGB and BGR moves the means less than other images do. A model without BatchNormalization, or with it
+folded into its weights, shows nothing.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ from sgsdump.models.passes.extract import extract
 from sgsdump.progress import Progress
 from sgsdump.tensors.types import Range
 
-# (mean, std) in grey levels, red first, that networks are trained with: bytes as they are, from 0 to 1, from -1 to 1,
-# ImageNet's, and Caffe's means alone.
+# Common normalisations, (mean, std) in grey levels, red first: 0 to 255, 0 to 1, -1 to 1, ImageNet, and the means of
+# Caffe.
 USUAL = (
     ((0.0,) * 3, (1.0,) * 3),
     ((0.0,) * 3, (255.0,) * 3),
@@ -85,8 +86,10 @@ USUAL = (
 
 
 def normalisation(examined: Examined) -> RootCause | None:
-    """input_config says another normalisation, or another order of channels, than the fixed model was made with, or
-    than the preprocess file does."""
+    """Return the cause that input_config.ini disagrees with the fixed model or with the preprocess file.
+
+    They may disagree on the normalisation, or on the colour order.
+    """
     model, stored = examined.subject.float_model, examined.stored
     pairs = [
         (examined.told, examined.subject.config, BY_FIXED),
@@ -95,7 +98,7 @@ def normalisation(examined: Examined) -> RootCause | None:
     for told, done, by in pairs:
         if told is None or done is None:
             continue
-        if by == BY_PREPROCESS and examined.good:  # it is warned about, and the cause of nothing
+        if by == BY_PREPROCESS and examined.good:  # only a warning, because the outputs are good
             continue
         entries = {entry.name: entry for entry in done.inputs}
         pictures = pictures_of(model, told, stored), pictures_of(model, done, stored)
@@ -107,7 +110,7 @@ def normalisation(examined: Examined) -> RootCause | None:
             pair = examined.pairs.make(0)
             real, raw = pair.feed[name], pair.raw[name]
             if {entry.training_format, entries[name].training_format} == {"RGB", "BGR"}:
-                # pixels found by measuring the preprocess file are in the order of input_config already
+                # Pixels found by measuring the preprocess file are already in the order of input_config.ini.
                 far = difference_of(name, real, raw, says), difference_of(name, real, np.flip(raw, does.axis), does)
                 levels, reason = max(each.levels for each in far), ORDER
             else:
@@ -126,10 +129,10 @@ def _same(one: Picture, other: Picture) -> bool:
 
 
 def of_given_ranges(examined: Examined, reach: Reach, progress: Progress) -> RootCause | None:
-    """Beside what these pictures need, ranges that clip or that are too wide."""
+    """Return the cause that given ranges clip the values of these images, or are too wide for them."""
     subject = examined.subject
     given = {name: bounds for name, bounds in examined.given.items() if name in reach.names}
-    if not given or holds(examined.outputs.sums, examined.limits):  # not by what given ranges reach
+    if not given or holds(examined.outputs.sums, examined.limits):  # the ranges are not the cause
         return None
     beyond = reach.beyond(given)
     wide = [
@@ -171,8 +174,10 @@ def of_given_ranges(examined: Examined, reach: Reach, progress: Progress) -> Roo
 def _explained(
     examined: Examined, given: Mapping[str, Range], pictures: Mapping[str, Picture], figures: Mapping[str, float]
 ) -> RootCause | None:
-    """Whether other normalisations of these pictures give the ranges that were calibrated: channels in the opposite
-    order, or the mean and std that the picture's own range tells."""
+    """Return the cause that the given ranges were calibrated with another channel order or another normalisation.
+
+    Tried are swapped channels, and the mean and std that follow from the given range of the image.
+    """
     if not pictures:
         return None
     feeds = float_feeds(examined.pairs)
@@ -197,7 +202,7 @@ def _explained(
 
 
 def _distance(examined: Examined, feeds: Sequence[LabelledFeed], given: Mapping[str, Range]) -> float:
-    """How far the ranges of these feeds are from the given ones: the mean logarithm of how many times."""
+    """Return the distance of the ranges of these feeds from the given ranges: the mean logarithm of their ratios."""
     reach = examined.reach(feeds)
     needed = reach.ranges if reach is not None else {}
     far = [
@@ -207,8 +212,10 @@ def _distance(examined: Examined, feeds: Sequence[LabelledFeed], given: Mapping[
 
 
 def _normalised_as(told: Picture, bounds: Range) -> Picture | None:
-    """The mean and std by which bytes from 0 to 255 fill this range, where networks are trained with such; a range that
-    was calibrated holds 0 besides."""
+    """Return the normalisation with which bytes from 0 to 255 fill this range; None if it is not plausible.
+
+    A calibrated range always contains 0.
+    """
     width = _width(bounds)
     if not width:
         return None
@@ -230,7 +237,7 @@ def _width(bounds: Range) -> float:
 
 
 def flat_pictures(examined: Examined, reach: Reach) -> RootCause | None:
-    """Pictures that use few of the grey levels: what others need lies outside."""
+    """Return the cause that the images use few grey levels, so that values of other images exceed the ranges."""
     subject = examined.subject
     pictures = pictures_of(subject.float_model, subject.config, reach.names)
     for name, picture in pictures.items():
@@ -254,7 +261,7 @@ def flat_pictures(examined: Examined, reach: Reach) -> RootCause | None:
 
 
 def _levels(pairs: PicturePairs, name: str) -> tuple[list[float], list[float]]:
-    """The darkest and the brightest grey level of each picture."""
+    """Return the darkest and the brightest grey level of each image."""
     raw = [pairs.make(index).raw[name] for index in range(len(pairs))]
     return [float(array.min()) for array in raw], [float(array.max()) for array in raw]
 
@@ -271,7 +278,7 @@ def _stretched(array: np.ndarray, picture: Picture, low: float, high: float) -> 
 
 
 def odd_picture(examined: Examined, reach: Reach, progress: Progress) -> RootCause | None:
-    """Return the few images that make most ranges several times as wide as the other images need."""
+    """Return the cause that a few images make most ranges several times as wide as the other images need."""
     widths = reach.high - reach.low
     if len(widths) < FEWEST_PICTURES:
         return None
@@ -304,7 +311,7 @@ def _count_16(subject: Subject) -> int:
 
 
 def hardly_moved(examined: Examined) -> RootCause:
-    """Return the cause that these images barely affect any output that is past the limits."""
+    """Return the cause that these images barely affect any output beyond the limits."""
     past = {name: f for name, f in examined.outputs.outputs.items() if not f.good(examined.limits)}
     first = max(past, key=lambda name: past[name].rmse)
     figures = {"seen": past[first].seen or 0.0, "reaches": past[first].span, "largest_error": past[first].largest}
@@ -411,7 +418,7 @@ def _apart(model: Model, layers: Sequence[RunningStatistics], feeds: Sequence[La
 
 
 def _moments(model: Model, names: set[str], feeds: Sequence[LabelledFeed]) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Mean and variance of each channel of these tensors over all feeds, float64 [C] each."""
+    """Return mean and variance of each channel of these tensors over all feeds, float64 [C] each."""
     sums: dict[str, list[Any]] = {}
 
     def see(name: str, array: np.ndarray) -> None:

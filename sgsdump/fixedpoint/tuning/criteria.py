@@ -1,18 +1,16 @@
-"""The criteria that plans are judged by: the outputs' errors combined into one, the user's own metric, a target.
+"""Criteria that plans are judged by: the combined error of the outputs, the user's metric, and a target.
 
-Each output's error (``Score.error``) is first scaled by L / (its own error at INT8), L being the mean of all these: at
-INT8 every output counts L, so that one with a large error does not hide another. Then
+The error of each output (``Score.error``) is scaled by L / (its error at INT8), where L is the mean of the errors at
+INT8. At INT8 every output then counts L, so that an output with a large error does not hide another. The scaled errors
+are combined in one of two ways; for a single output both are its plain error.
 
-mean    the mean of the scaled errors counts.
-worst   the output furthest from what INT16 gives it: the largest (error - its error at INT16), scaled, on top of the
-        mean of the scaled errors at INT16.
+mean    the mean of the scaled errors.
+worst   the mean of the scaled errors at INT16, plus the largest scaled (error - error at INT16) of any output.
 
-Of a single output both are its plain error.
-
-The user's metric is ``FILE.py:function``, f(outputs, float_outputs) -> number, higher is better. It is called once for
-each picture with the fixed and the float model's outputs, {name: array}; its mean over the pictures counts. Where it
-has parameters of these names it also gets ``picture``, the file (of a data loader "feed 3"), and ``label``, what the
-data loader gave beside the feed.
+The user's metric is ``FILE.py:function``, f(outputs, float_outputs) -> number, higher is better. It is called once per
+image with the outputs of the fixed and the float model, {name: array}; its mean over the images counts. If the function
+has parameters of these names, it also gets ``picture``, the file (for a data loader "feed 3"), and ``label``, which the
+data loader gives beside the feed.
 """
 
 from __future__ import annotations
@@ -35,17 +33,17 @@ from sgsdump.files.user_module import blaming, import_function
 from sgsdump.fixedpoint.quantisation.objective import Score
 
 MEAN, WORST = "mean", "worst"
-# What storing an output as INT16 costs it by itself. An error at INT8 below this leaves nothing to gain, and the last
-# bits of such an output must not weigh as much as a real error.
+# The error from storing an output as INT16. A smaller error at INT8 cannot be reduced, and must not weigh as much as
+# a real error.
 FLOOR = 1e-8
 NAMES = ("output-cos", "output-rmse", "error", "metric")
 Outputs = Mapping[str, np.ndarray]
 UserMetric = Callable[..., float]
-"""f(outputs, float_outputs), with ``picture`` and ``label`` where it has them."""
+"""f(outputs, float_outputs), with ``picture`` and ``label`` if the function has such parameters."""
 TOLD = ("picture", "label")
-# An error on pictures held out, as a part of the one before there, that is so many times the other's is beyond it.
+# Largest ratio of the remaining share of error on held-out images to that on judging images.
 BEYOND = 1.5
-# A part of an error that is as good as none.
+# A remaining share of error that counts as none.
 NEGLIGIBLE = 1e-4
 
 
@@ -54,9 +52,9 @@ class Criteria:
     """The criteria that plans are judged by.
 
     domains  names, in execution order.
-    watched  tensors whose error counts; ``outputs`` the network's.
+    watched  tensors whose error counts; ``outputs``: outputs of the model.
     metric   the user's function, or None; see ``measured``.
-    axes     of the Softmax that a watched tensor stands in for: its values are weighed (``objective.by_probability``).
+    axes     watched tensor -> axis of the Softmax that it feeds; its values are weighted (``by_probability``).
     """
 
     domains: Sequence[str]
@@ -67,14 +65,18 @@ class Criteria:
     axes: Mapping[str, int] = field(default_factory=dict)
 
     def measured(self, outputs: Outputs, picture: Picture) -> float:
-        """The user's metric of one picture, 0 without one. Raises what it raises."""
+        """Return the user's metric of one image, 0 without a metric. Raises what the metric raises."""
         return 0.0 if self.metric is None else measured(self.metric, self.outputs, outputs, picture)
 
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """The fixed model's feed, and the float model's values for it (outputs and watched tensors); where it comes from,
-    and what a data loader says of it."""
+    """An image, or another set of inputs.
+
+    raw     feed of the fixed model.
+    floats  values of the float model: outputs and watched tensors.
+    name    source of the image; ``label``: given by a data loader.
+    """
 
     raw: Mapping[str, np.ndarray]
     floats: Mapping[str, np.ndarray]
@@ -83,14 +85,14 @@ class Picture:
 
 
 def measured(metric: UserMetric, names: Iterable[str], outputs: Outputs, picture: Picture) -> float:
-    """The user's metric of these outputs of one picture."""
+    """Return the user's metric of these outputs of one image."""
     sides = ({name: side[name] for name in names} for side in (outputs, picture.floats))
     told = {"picture": picture.name, "label": picture.label}
     return metric(*sides, **{name: told[name] for name in takes(metric)})
 
 
 def takes(metric: UserMetric) -> tuple[str, ...]:
-    """Those of TOLD that a metric has parameters for."""
+    """Return the names of TOLD that a metric has parameters for."""
     if isinstance(metric, LoadedMetric):
         return metric.told
     try:
@@ -105,16 +107,16 @@ def takes(metric: UserMetric) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Objective:
-    """The error to make small: ``how`` is MEAN or WORST, ``names`` the watched tensors that count."""
+    """The error to minimise: ``how`` is MEAN or WORST, ``names`` are the watched tensors that count."""
 
     how: str
     names: tuple[str, ...]
 
 
 def parse_objective(text: str, watched: Mapping[str, str]) -> Objective:
-    """``mean``, ``worst``, or outputs' names by commas, whose mean then counts.
+    """Return the objective of ``mean``, ``worst``, or names of outputs separated by commas (their mean).
 
-    watched  for each output of the network the tensor that is watched in its place; both names are understood.
+    watched  output of the model -> tensor that is watched instead; both names are accepted.
     Raises ConfigError for any other text.
     """
     every = tuple(dict.fromkeys(watched.values()))
@@ -126,7 +128,7 @@ def parse_objective(text: str, watched: Mapping[str, str]) -> Objective:
         if name not in watched_names:
             every_output = ", ".join(watched)
             raise ConfigError(
-                f"--objective: {name!r} is not {MEAN}, {WORST} or an output; the outputs are {every_output}"
+                f"--objective: {name!r} is unknown. Use {MEAN}, {WORST}, or names of outputs: {every_output}"
             )
     return Objective(MEAN, tuple(dict.fromkeys(watched_names[name] for name in names)))
 
@@ -135,9 +137,9 @@ def parse_objective(text: str, watched: Mapping[str, str]) -> Objective:
 class CombinedError:
     """The largest of k sums: max over k of (weights[k] . errors + base[k]).
 
-    names     the tensors whose errors go in, n of them, in this order.
-    weights   float64 [k, n]; ``base`` float64 [k].
-    left_out  asked for, but of infinite error at INT16 (an output that is zero in the float model).
+    names     the n tensors whose errors count, in this order.
+    weights   float64 [k, n]; ``base``: float64 [k].
+    left_out  requested tensors with infinite error at INT16 (zero in the float model).
     """
 
     names: tuple[str, ...]
@@ -146,23 +148,23 @@ class CombinedError:
     left_out: tuple[str, ...] = ()
 
     def errors(self, score: Score) -> np.ndarray:
-        """Each output's own error, [n]."""
+        """Return the error of each tensor, float64 [n]."""
         return np.array([score.error(name) for name in self.names])
 
     def of(self, score: Score) -> float:
-        """Infinite when one of the errors is."""
+        """Return the combined error; infinite if one of the errors is."""
         errors = self.errors(score)
         return float((self.weights @ errors + self.base).max()) if np.isfinite(errors).all() else float("inf")
 
 
 def combined_error(objective: Objective, int8: Score, int16: Score) -> CombinedError:
-    """The objective with the scales of this network, from the scores of its two ends."""
+    """Return the objective with the scales of this model, from the scores of all-INT8 and all-INT16."""
     finite = tuple(name for name in objective.names if np.isfinite(int16.error(name)))
     names = finite or objective.names
     low, high = (np.array([score.error(name) for name in names]) for score in (int8, int16))
     if not finite:
         return CombinedError(names, np.full((1, len(names)), 1 / len(names)), np.zeros(1))
-    # An output that INT8 drives to infinity is as good as one without any signal: error 1.
+    # An infinite error at INT8 counts as 1, the error of an output without any signal.
     low = np.maximum(np.where(np.isfinite(low), low, 1.0), FLOOR)
     scale = low.mean() / low if len(names) > 1 else np.ones(1)
     if objective.how == WORST:
@@ -173,21 +175,27 @@ def combined_error(objective: Objective, int8: Score, int16: Score) -> CombinedE
 
 
 def lies_beyond(held: float, judged: float, best: float) -> bool:
-    """Whether an error on pictures held out lies beyond that on the pictures that judge, and beyond the ``best`` there;
-    each as a part of the error there before."""
+    """Return whether an error on held-out images is much larger than expected.
+
+    held, judged  the plan's error as a share of the unchanged model's, on held-out and on judging images.
+    best          the same share with every convolution at INT16, on held-out images.
+    """
     return held > max(BEYOND * judged, BEYOND * best, NEGLIGIBLE)
 
 
 @dataclass(frozen=True)
 class Target:
-    """``name`` is one of NAMES; output-cos is the lowest COS of any output, output-rmse the highest RMSE."""
+    """A value to reach; ``name`` is one of NAMES.
+
+    output-cos is the lowest COS of any output, output-rmse the highest RMSE.
+    """
 
     name: str
     at_least: bool
     value: float
 
     def of(self, score: Score, outputs: Sequence[str], error: float) -> float:
-        """The figure to compare with ``value``; ``error`` is the ``CombinedError`` of the score."""
+        """Return the figure to compare with ``value``; ``error`` is the ``CombinedError`` of the score."""
         if self.name == "output-cos":
             return min((score.cos(name) for name in outputs), default=math.nan)
         if self.name == "output-rmse":
@@ -204,9 +212,9 @@ class Target:
 
 @dataclass(frozen=True)
 class OutputLimits(Target):
-    """The target of every ``watched`` tensor within ``limits``: the largest figure in units of its limit is at most 1.
+    """The target that every ``watched`` tensor is within ``limits``: the largest figure / limit is at most 1.
 
-    Sums over all images are all that this target sees. ``IntegerScores.past`` also accepts an error of one step.
+    The target uses sums over all images only. ``IntegerScores.past`` also accepts an error of one step.
     """
 
     limits: Thresholds = DOCUMENTED
@@ -216,7 +224,7 @@ class OutputLimits(Target):
         return max((self._in_limits(score, name) for name in self.watched), default=0.0)
 
     def _in_limits(self, score: Score, name: str) -> float:
-        """Return the larger of both figures over its limit; infinite for NaN."""
+        """Return the larger ratio of both figures to their limits; infinite for NaN."""
         if score.sums[name].dd == 0:
             return 0.0
         parts, cos, rmse = [0.0], score.cos(name), score.rmse(name)
@@ -235,7 +243,7 @@ def limits_target(limits: Thresholds, watched: Sequence[str]) -> OutputLimits:
 
 
 def parse_target(text: str) -> Target:
-    """Raises ConfigError for anything but NAME>=NUMBER or NAME<=NUMBER, in the direction that is better."""
+    """Return the target of NAME>=NUMBER or NAME<=NUMBER. Raises ConfigError for other text or the worse direction."""
     match = re.fullmatch(r"\s*([a-z-]+)\s*(>=|<=)\s*(\S+)\s*", text)
     try:
         value = float(match[3]) if match else math.nan
@@ -251,7 +259,7 @@ def parse_target(text: str) -> Target:
 
 @dataclass(frozen=True)
 class LoadedMetric:
-    """A user's metric out of a file, whose faults are told in one line; ``told``: what it takes of TOLD."""
+    """A user's metric loaded from a file, with errors reported in one line; ``told``: its parameters of TOLD."""
 
     file: Path
     name: str
@@ -259,7 +267,7 @@ class LoadedMetric:
     told: tuple[str, ...]
 
     def __call__(self, outputs: Outputs, floats: Outputs, **told: Any) -> float:
-        """Raises InputError where it fails, or gives no finite number."""
+        """Return the metric. Raises InputError if it fails or does not return a finite number."""
         with blaming(self.file, "metric"):
             result = self.function(dict(outputs), dict(floats), **told)
         try:
@@ -267,7 +275,7 @@ class LoadedMetric:
         except (TypeError, ValueError):
             value = math.nan
         if not math.isfinite(value):
-            raise InputError(f"{self.file}: {self.name} gave {str(result)[:60]!r}, which is not a finite number")
+            raise InputError(f"{self.file}: {self.name} returned {str(result)[:60]!r}, not a finite number")
         return value
 
 

@@ -1,4 +1,4 @@
-"""Make a fixed model, dump it and compare the dump with the float model's: one round of ``tune --first``.
+"""One round of ``tune --first``: make a fixed model, dump it, and compare the dump with the float model's.
 
 trial = DumpTrial(Calibrated(model, ranges, config), pictures, Path("float.bin"), progress)
 run = trial.run(("conv3",), Path("folder"))       # tensor_arrays='conv3'; optimized.onnx and fixed.bin go to the folder
@@ -37,7 +37,7 @@ from sgsdump.tensors.types import Range
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """A simplified float model and what calibration found of it; ``side``: besides the ranges."""
+    """A simplified float model and its calibration; ``side``: results of calibration besides the ranges."""
 
     model: Model
     ranges: Mapping[str, Range]
@@ -47,11 +47,11 @@ class Calibrated:
 
 @dataclass(frozen=True, eq=False)
 class DumpRun:
-    """A fixed model's dump and how it compares.
+    """The dump of a fixed model and its comparison with the float model.
 
-    outputs       judged tensor -> sums against float over all pictures.
-    layers        the comparison of the first picture's dumps, its rows only.
-    weight_bytes  bytes of the convolutions' weights; ``rate`` as part of their bytes at 16 bits.
+    outputs       judged tensor -> sums against float over all images.
+    layers        comparison of the first image's dumps, its rows only.
+    weight_bytes  bytes of the convolutions' weights; ``rate``: as a share of their bytes at INT16.
     """
 
     plan: QuantPlan
@@ -61,18 +61,17 @@ class DumpRun:
     rate: float
 
     def is_wide(self, tensor: str) -> bool:
-        """Whether a tensor is stored as INT16."""
+        """Return whether a tensor is stored as INT16."""
         quant = self.plan.tensors.get(tensor)
         return quant is not None and quant.dtype == INT16
 
 
 class DumpTrial:
-    """One simplified float model, whose fixed models are run on the same pictures.
+    """A simplified float model whose fixed models run on the same images. Raises InputError without images.
 
-    judged      the tensors its outputs are judged by (``objective.watched_tensors``).
-    float_path  the first picture's dump of the float model. It is opened where it is read: Windows renames no folder
-                in which a file is open.
-    Raises InputError when there is no picture.
+    judged      tensors that the outputs are judged by (``objective.watched_tensors``).
+    float_path  dump of the float model on the first image. It is opened only while it is read, because Windows cannot
+                rename a folder that contains an open file.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class DumpTrial:
         progress: Progress = SILENT,
     ):
         if not pictures:
-            raise InputError("there is no picture to dump")
+            raise InputError("there is no image to dump")
         self._calibrated, self._pictures, self._progress = calibrated, pictures, progress
         self._raw = set(pictures_of(calibrated.model, calibrated.config, calibrated.ranges))
         self.graph = Graph(deployed(calibrated.model))
@@ -112,12 +111,12 @@ class DumpTrial:
         return DumpRun(fixed.plan, outputs, Comparison(layers.rows, (), (), ()), stored, rate)
 
     def _values(self, model: Model, fixed: bool, path: Path, what: str) -> Iterator[dict[str, np.ndarray]]:
-        """The judged tensors of each picture; the first picture is dumped."""
+        """Yield the judged tensors of each image; the first image is dumped."""
         for number, (_, feed, raw) in enumerate(self._pictures):
             if fixed:
                 feed = {name: raw[name] if name in self._raw else feed[name] for name in feed}
             values: dict[str, np.ndarray] = {}
-            with self._progress.bar(f"{what}, picture {number + 1} of {len(self._pictures)}", "layer") as advance:
+            with self._progress.bar(f"{what}, image {number + 1} of {len(self._pictures)}", "layer") as advance:
                 records = _watched(simulate(model, feed, advance=advance).records, self.judged, values)
                 if number == 0:
                     save_dump(records, path, "sigmastar_bin", on_loss="ignore")
@@ -126,20 +125,20 @@ class DumpTrial:
                         pass
             missing = next((name for name in self.judged if name not in values), None)
             if missing is not None:
-                raise ValuesError(f"output {missing!r} cannot be dumped, so no error can be measured on it")
+                raise ValuesError(f"output {missing!r} cannot be dumped, so its error cannot be measured")
             yield values
 
     def _score(self, values: Mapping[str, np.ndarray], floats: Mapping[str, np.ndarray]) -> Score:
         for name in self.judged:
             if values[name].shape != floats[name].shape:
                 raise ValuesError(
-                    f"output {name!r} changes its shape with the values (post-processing in the model?): "
-                    f"{list(values[name].shape)} and {list(floats[name].shape)}; tune the model without that part"
+                    f"the shape of output {name!r} depends on the values: {list(values[name].shape)} and "
+                    f"{list(floats[name].shape)}. Tune the model without post-processing"
                 )
         return score(values, {name: floats[name] for name in self.judged})
 
     def _weight_bytes(self, plan: QuantPlan) -> tuple[int, int]:
-        """Of the convolutions' weights: as stored, and all at 16 bits."""
+        """Return the bytes of the convolutions' weights: as stored, and with all at INT16."""
         sizes = {
             name: math.prod(self.graph.constants[self.graph.producer[name].input[1]].dims) for name in plan.weights
         }
@@ -148,7 +147,7 @@ class DumpTrial:
 
 
 def _watched(records: Iterable[Record], names: Collection[str], values: dict[str, np.ndarray]) -> Iterator[Record]:
-    """The records unchanged; the real values of the named outputs are kept in ``found`` on the way."""
+    """Yield the records unchanged; store the real values of the named outputs in ``values``."""
     for record in records:
         if record.io == "out" and record.name in names:
             values[record.name] = record.tensor.real()

@@ -1,5 +1,6 @@
-"""A network that was judged, as the causes of its error look at it: how far its tensors reach on each picture, what
-lies outside of given ranges, how it is judged anew, and the thresholds and words of all causes.
+"""Shared tools for finding causes of error: a judged model, the reach of its tensors, and constants of all causes.
+
+The constants are the limits that decide on each cause, and the words for causes in findings.
 """
 
 from __future__ import annotations
@@ -32,49 +33,49 @@ from sgsdump.models.model import Model
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 
-# What can be at fault before any INT16, by the word that stands in a finding's facts.
+# Causes to correct before any INT16, by their word in the facts of a finding.
 WEIGHTS, ODD, UNLIKE, WIDE, CLIPPED = "weights per tensor", "odd picture", "unlike pictures", "wide ranges", "clipped"
 FLAT, OPERATOR, NORMALISATION, ORDER = "flat pictures", "operator", "normalisation", "channel order"
 STILL, UNTRAINED = "hardly moved", "unlike training"
-# What shows that input_config.ini is wrong: the preprocess file, or the fixed model, says otherwise.
+# The preprocess file, or the fixed model, contradicts input_config.ini.
 BY_PREPROCESS, BY_FIXED = "preprocess", "fixed"
 CONTRADICTED = (BY_PREPROCESS, BY_FIXED)
 # Causes located at layers of the model. With any other cause, no layer is blamed.
 IN_NETWORK = (WEIGHTS, CLIPPED, WIDE, OPERATOR)
 REASONS = (WEIGHTS, ODD, UNLIKE, WIDE, CLIPPED, FLAT, OPERATOR, NORMALISATION, ORDER, STILL, UNTRAINED)
 
-# A range is taken to clip where values go beyond it by this part of its width.
+# A range clips if values exceed it by this share of its width.
 BEYOND = 0.1
-# Putting the cause right leaves at most this part of the outputs' error.
+# Correcting a cause leaves at most this share of the output error.
 LEFT = 0.5
-# Of a level with a scale for each output channel, which costs no bits.
+# The same for one weight scale per output channel, which costs no bits.
 LEFT_AT_NO_COST = 0.75
-# An odd picture's tensors are so many times as wide as the others' in the median, and at most this part is odd.
+# Tensors of an odd image are this many times as wide as the median over images; at most this share of images is odd.
 ODD_TIMES, MOST_ODD = 3.0, 0.1
 FEWEST_PICTURES = 4
-# Calibration pictures that use at most this part of the grey levels of a byte.
+# Flat calibration images use at most this share of the 256 grey levels.
 FLAT_PART = 0.25
-# Ranges are of other pictures where this part of the tensors goes beyond them, or is WIDE_TIMES narrower.
+# Ranges belong to other images if this share of the tensors exceeds them, or is WIDE_TIMES narrower.
 MANY = 0.25
-# Of one explanation of given ranges, beside the pictures as they are: it leaves this part of the distance.
+# An explanation of given ranges leaves at most this share of the distance to the images' own ranges.
 EXPLAINS = 0.5
-# Data unlike those of training: of so many first BatchNormalizations, as logarithms of how many times. From FAR on, of
-# pictures of another brightness or contrast than most from FARTHER on, a normalisation is looked for that is at most
-# NEAR; from VERY_FAR on it is said without one.
+# Distance from the training data, measured at the first FIRST_FEW BatchNormalizations as logarithms of ratios. From FAR
+# on (from FARTHER on for images of unusual brightness or contrast) a normalisation within NEAR is searched. From
+# VERY_FAR on the cause is reported without one.
 FIRST_FEW, FAR, FARTHER, NEAR, VERY_FAR = 3, 0.7, 2.0, 1.5, 4.0
-# Of most pictures, in grey levels: the mean, and the standard deviation.
+# Typical images, in grey levels: the mean, and the standard deviation.
 BRIGHTNESS, CONTRAST = (70.0, 180.0), (35.0, 90.0)
-# An INT16 tensor of fewer steps to the spread of its values than UINT8 has to a range of its own is looked at.
+# INT16 tensors with fewer steps per standard deviation of their values are examined; UINT8 would resolve them better.
 FEW_STEPS = 40.0
 MOST_OPERATORS = 8
 GREYS = 255.0
-# What networks are trained with, in grey levels; ranges of dark or dull pictures look like others.
+# Plausible means and stds of training, in grey levels; ranges of dark or dull images look like other values.
 MEANS, STDS = (-1.0, 160.0), (0.5, 280.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """``low`` and ``high``, float64 [pictures, tensors]: the ends of ``names`` on each picture of ``labels``."""
+    """The ranges of tensors ``names`` on each image of ``labels``: ``low`` and ``high``, float64 [images, tensors]."""
 
     labels: tuple[str, ...]
     names: tuple[str, ...]
@@ -83,7 +84,7 @@ class Reach:
 
     @cached_property
     def ranges(self) -> dict[str, Range]:
-        """What all pictures together need."""
+        """The ranges over all images."""
         return self.ranges_of(range(len(self.labels)))
 
     def ranges_of(self, pictures: Iterable[int]) -> dict[str, Range]:
@@ -92,7 +93,7 @@ class Reach:
         return {name: Range.of(float(low), float(high)) for name, low, high in ends}
 
     def beyond(self, ranges: Mapping[str, Range]) -> list[str]:
-        """The tensors that go beyond these ranges by more than BEYOND of their width."""
+        """Return the tensors that exceed these ranges by more than BEYOND of their width."""
         return [name for name, need in self.ranges.items() if name in ranges and _goes_beyond(need, ranges[name])]
 
 
@@ -102,8 +103,10 @@ def _goes_beyond(need: Range, given: Range) -> bool:
 
 
 def measure_reach(model: Model, feeds: Iterable[LabelledFeed], names: Collection[str], selected: Selection) -> Reach:
-    """The reach of the float model's tensors ``names``, each picture run once; ``selected``: as of its calibration.
-    Raises what ``OnePicture`` raises."""
+    """Return the reach of the float model's tensors ``names``; each image runs once.
+
+    ``selected``: as in calibration. Raises what ``OnePicture`` raises.
+    """
     see, graph = OnePicture(model, selected), Graph(model.proto)
     labels, rows = [], []
     kept: list[str] = []
@@ -119,7 +122,7 @@ def measure_reach(model: Model, feeds: Iterable[LabelledFeed], names: Collection
 def share_outside(
     model: Model, feeds: Iterable[LabelledFeed], ranges: Mapping[str, Range], names: Sequence[str]
 ) -> float:
-    """The part of the values of ``names``, over these feeds, that lies outside their ranges."""
+    """Return the share of the values of ``names`` outside their ranges, over these feeds."""
     runner, outside, count = SegmentRunner(model, keep_sessions=True), 0, 0
     for _, feed in feeds:
         fed = {name: array for name, array in feed.items() if name in names}
@@ -132,12 +135,12 @@ def share_outside(
 
 
 def with_swapped_channels(feed: Mapping[str, np.ndarray], axes: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """The feed with the channels of its pictures in the opposite order; ``axes``: of these, by picture."""
+    """Return the feed with swapped channels; ``axes``: image input -> channel axis."""
     return {name: np.flip(array, axes[name]).copy() if name in axes else array for name, array in feed.items()}
 
 
 def rounded_at(model: Model, name: str, step: float) -> Model:
-    """The model with one tensor rounded to steps of this size, for all that read it."""
+    """Return the model with one tensor rounded to steps of this size for all readers."""
     from onnx import ModelProto, helper, numpy_helper
 
     proto = ModelProto()
@@ -166,12 +169,12 @@ def rounded_at(model: Model, name: str, step: float) -> Model:
 
 @dataclass(frozen=True, eq=False)
 class Examined:
-    """A subject that was judged.
+    """A judged subject.
 
-    level   a calibration of it has, or would have.
-    told    the input_config.ini that the user gave; ``preprocessed``: as the preprocess file has it, where that is
-            known.
-    others  whether the pictures are others than those it was calibrated on.
+    level         level of its calibration.
+    told          input_config.ini of the user.
+    preprocessed  input_config.ini that agrees with the preprocess file, if known.
+    others        whether the images differ from the calibration images.
     """
 
     subject: Subject
@@ -196,7 +199,7 @@ class Examined:
 
     @property
     def stored(self) -> set[str]:
-        """The tensors that the fixed model keeps as integers."""
+        """The tensors that the fixed model stores as integers."""
         facts = read_facts(self.subject.fixed_model)
         return set(facts.tensors) if facts else set()
 
@@ -206,12 +209,12 @@ class Examined:
 
     @property
     def given(self) -> dict[str, Range]:
-        """The ranges of what is stored, as wide as they were seen."""
+        """The ranges of the stored tensors, uncut."""
         ranges = self.subject.ranges
         return {name: ranges[name].at(INT16) for name in self.stored if name in ranges}
 
     def reach(self, feeds: Sequence[LabelledFeed] | None = None) -> Reach | None:
-        """How far the stored tensors reach on these feeds, on all pictures without; None where nothing was measured."""
+        """Return the reach of the stored tensors on these feeds, or on all images; None if nothing was measured."""
         if self.analysis is None:
             return None
         selected = selection(self.analysis, LEVELS["L1"])
@@ -221,20 +224,20 @@ class Examined:
         return reach if reach.names else None
 
     def judged(self, other: Subject, pairs: PicturePairs) -> PlanOutputs:
-        """The outputs of another fixed model of this network."""
+        """Return the outputs of another fixed model of this network."""
         model = self.subject.float_model
         pictures = ((p.label, p.feed, p.raw) for p in (pairs.make(index) for index in range(len(pairs))))
         return outputs_of(model, [other.fixed_model.proto], pictures, watched_tensors(deployed(model)))[0]
 
     def operator_of(self, name: str) -> str:
-        """What makes a tensor, as the SDK calls it; "" for an input."""
+        """Return the operator that computes a tensor, by its name in the SDK; "" for an input."""
         node = Graph(self.subject.float_model.proto).producer.get(name)
         return "" if node is None else SDK_NAMES.get(node.op_type, node.op_type.upper())
 
 
 @dataclass(frozen=True, eq=False)
 class RootCause:
-    """cured  the subject with it put right, to be judged on ``pairs``; None where that is not done here."""
+    """A cause; ``cured``: the subject with the cause corrected, to be judged on ``pairs``, or None."""
 
     finding: Finding
     cured: Subject | None = None
@@ -247,6 +250,6 @@ def float_feeds(pairs: PicturePairs) -> list[LabelledFeed]:
 
 
 def normalised_as(word: str, picture: Picture) -> dict[str, float]:
-    """Figures of a finding: mean and std of each channel; ``word`` says whose."""
+    """Return mean and std of each channel as figures of a finding; ``word`` says whose."""
     means = {f"mean_{word}_{index}": float(value) for index, value in enumerate(picture.mean)}
     return means | {f"std_{word}_{index}": float(value) for index, value in enumerate(picture.std)}

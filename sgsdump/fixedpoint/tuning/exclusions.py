@@ -1,8 +1,9 @@
-"""What a network quantised by others loses by each tensor and weight that is quantised, and which operators to leave
-float: measured on a few inputs with switches (``fixedpoint/quantisation/others/trial.py``), the worst first.
+"""The error of each quantised tensor and weight of a model that another tool quantised, and operators to keep in float.
 
-A quantiser is told operators, not tensors. A tensor is float again when every operator that makes or reads it is
-excluded, a weight when its operator is. So what is proposed, and what is foreseen of it, are whole units.
+Errors are measured on a few inputs, with switches in the model (``fixedpoint/quantisation/others/trial.py``).
+
+Quantisers exclude operators, not tensors. A tensor is float again if every operator that makes or reads it is excluded,
+a weight if its operator is. So proposals and expected errors are of whole units.
 """
 
 from __future__ import annotations
@@ -23,22 +24,23 @@ from sgsdump.tensors.tensor import Values
 
 Feed = Mapping[str, np.ndarray]
 Totals = dict[str, Sums]
-# Weights this close to their originals are left quantised without a run of their own: nothing could be gained.
+# Weights this close to their originals are not measured, because keeping them in float gains nothing.
 NEAR = 60.0  # decibels
-TAKEN_OUT = 16  # of the worst, what is left without each is measured too
+TAKEN_OUT = 16  # number of worst items for which the remaining error without the item is measured too
 PLANS = 12  # proposals tried at most
-WORTH = 0.02  # of the outputs' error, what a unit has to give back
+WORTH = 0.02  # least share of the output error that a unit must remove
 
 
 @dataclass(frozen=True)
 class QuantisedError:
-    """What one quantised tensor or weight does to the network's outputs.
+    """The effect of one quantised tensor or weight on the outputs.
 
-    alone  the outputs' error with it alone quantised; ``left`` with all others; None where it was not measured.
-    sqnr   of a weight, in decibels; None for a tensor.
-    units  the operators that keep it quantised.
-    with_it  biases that go by the same scale: they are in and out with it.
-    factor   how many times too large a weight's scale is; 1.0 where it fits.
+    alone    output error with only this item quantised.
+    left     output error with all other items quantised; None if not measured.
+    sqnr     of a weight, in decibels; None for a tensor.
+    units    operators that keep the item quantised.
+    with_it  biases with the same scale, which are switched together with the item.
+    factor   ratio of a weight's scale to the scale that fits.
     """
 
     name: str
@@ -53,7 +55,7 @@ class QuantisedError:
 
 @dataclass(frozen=True, eq=False)
 class Exclusion:
-    """``units`` in the order in which they help, and the outputs' error with them float, as foreseen."""
+    """Operators to keep in float: ``units``, most helpful first, and the expected output ``error``."""
 
     units: tuple[Unit, ...]
     error: float
@@ -61,21 +63,23 @@ class Exclusion:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of their nodes, as far as these have names."""
+        """The names of the units' nodes, without unnamed nodes."""
         return tuple(dict.fromkeys(name for unit in self.units for name in unit.names if name))
 
     @property
     def unnamed(self) -> tuple[str, ...]:
-        """What the units make of which a node has no name."""
+        """The outputs of units that have an unnamed node."""
         return tuple(unit.output for unit in self.units if not all(unit.names))
 
 
 @dataclass(frozen=True, eq=False)
 class MeasuredExclusions:
-    """errors     the worst first.
-    all_on     the outputs' error with everything quantised that has a switch, on these inputs.
-    exclusion  what to leave float; None where nothing helps.
-    inputs     on how many inputs it was measured.
+    """The measured errors of all quantised tensors and weights.
+
+    errors     worst first.
+    all_on     output error with everything quantised that has a switch, on these inputs.
+    exclusion  operators to keep in float; None if nothing helps.
+    inputs     number of inputs.
     """
 
     errors: tuple[QuantisedError, ...]
@@ -91,7 +95,7 @@ class MeasuredExclusions:
 
 
 class ExclusionTrial:
-    """Trials of a network with switches on the same inputs. Raises ValuesError where its outputs cannot be measured."""
+    """Trials of a network with switches on the same inputs. Raises ValuesError if the outputs cannot be measured."""
 
     def __init__(self, network: SwitchedNetwork, feeds: Sequence[Feed]):
         self._network = network
@@ -100,11 +104,11 @@ class ExclusionTrial:
         self._real = [network.run(feed, ()) for feed in feeds]
 
     def totals(self, quantised: Collection[str]) -> Totals:
-        """The sums of each output over all inputs, with these tensors and weights quantised."""
+        """Return the sums of each output over all inputs, with these tensors and weights quantised."""
         return self.totals_of(self._network.run(feed, quantised) for feed in self.feeds)
 
     def totals_of(self, outputs: Iterable[Feed]) -> Totals:
-        """Of what another session gave for each input, by the outputs' names."""
+        """Return the sums of outputs that another session computed, one mapping per input."""
         runs = [
             {
                 name: pair_sums(Values(given[name]), Values(values))
@@ -117,7 +121,7 @@ class ExclusionTrial:
         return {name: merged_sums([run[name] for run in runs]) for name in shared}
 
     def measure(self, limits: Thresholds, good: bool, progress: Progress = SILENT) -> MeasuredExclusions:
-        """``good``: the network's outputs are within the limits already, and nothing is proposed."""
+        """Measure every tensor and weight; ``good``: the outputs are within the limits, so nothing is proposed."""
         network = self._network
         items: list[QuantisedTensor | QuantisedWeight] = [*network.tensors]
         far = [weight for weight in network.weights if weight.sqnr < NEAR]
@@ -146,7 +150,7 @@ class ExclusionTrial:
         return MeasuredExclusions(tuple(ranked), all_on, exclusion, len(self.feeds))
 
     def _exclusion(self, ranked: Sequence[QuantisedError], before: float, limits: Thresholds) -> Exclusion | None:
-        """Units taken one after the other as long as the outputs are bad and each helps."""
+        """Add units one by one while the outputs are bad and each unit helps."""
         best: Exclusion | None = None
         tried: set[frozenset[Unit]] = set()
         for error in ranked[:PLANS]:
@@ -163,7 +167,7 @@ class ExclusionTrial:
         return best
 
     def quantised_without(self, units: Iterable[Unit]) -> set[str]:
-        """What stays quantised where these units are excluded."""
+        """Return the tensors and weights that stay quantised if these units are excluded."""
         excluded = set(units)
         kept = {tensor.name for tensor in self._network.tensors if not tensor.units or tensor.units - excluded}
         return kept | {weight.name for weight in self._network.weights if not weight.units & excluded}

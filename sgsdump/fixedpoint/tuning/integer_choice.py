@@ -1,17 +1,18 @@
-"""The choice among plans that were run in integers (``integer_scores``).
+"""The choice of the recommended plan among plans that were run in integers (``integer_scores``).
 
-The cheapest plan with every output within the limits, on images held out too (``unseen``), is the one to take, all-INT8
-first of all: ``within_limits``. Only where no plan that was run is within them, or a target was given, the plan to take
-is chosen by its error, as follows. Without a target none is taken that makes an output worse than INT8 does.
+``within_limits`` recommends the cheapest plan with every output within the limits, on held-out images too (``unseen``);
+all-INT8 is tried first. If no tried plan is within the limits, or if a target is given, the error decides as follows.
+Without a target, no plan is recommended that makes an output worse than INT8.
 
-The search tries plans by fake quantisation, quick and near, and so ranks them. Of the plans that no smaller one beats
-there, halving finds the smallest that goes ENOUGH of the way from INT8's error to INT16's, or reaches the target, in
-integers; each rate gets the best of all that were run so. Where time is short the ends and the plan to take are run.
+The search ranks plans by fake quantisation, a quick approximation. Among the plans that no smaller plan beats,
+bisection finds the smallest plan that removes ENOUGH of the error that INT16 removes, or that reaches the target, in
+integers. Each rate gets the best plan that was run in integers. If time is short, only the ends and the recommended
+plan are run.
 
-Just past that plan there may be a cliff: a few bytes more, and the error is a tenth. So of the plans that go as far or
-further the one at the knee is taken, up to which HALVING of the bytes halve the error (Satopaa et al., "Finding a
-Kneedle in a Haystack", 2011, name the point so; here the slope is stated, so no plan far away moves it). What is below
-NEGLIGIBLE, or as good as with all at 16 bits, is good enough.
+A few more bytes than those of this plan may reduce the error much further. So the plan at the knee is recommended: up
+to the knee, each HALVING of the bytes halves the error. The term is of Satopaa et al., "Finding a Kneedle in a
+Haystack", 2011; here the slope is fixed, so that distant plans do not move the knee. An error below NEGLIGIBLE, or as
+small as with all at INT16, is good enough.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from sgsdump.fixedpoint.tuning.plan_scores import PlanScores
 from sgsdump.fixedpoint.tuning.search import ENOUGH, Left, SearchResult, no_limit
 from sgsdump.fixedpoint.tuning.setup import Setup
 
-# So much more of the bytes at 16 bits has to halve the error; of an error below NEGLIGIBLE there is nothing to halve.
+# Share of the INT16 bytes that has to halve the error; an error below NEGLIGIBLE need not be halved.
 HALVING = 0.05
-# The likeliest knees, as the search saw them, that are run in integers.
+# Number of likeliest knees by the search that are run in integers.
 KNEES = 3
-# A plan within the limits is run without one of its domains so many times at most.
+# Most attempts to lower one domain of a plan within the limits.
 LOWERED = 12
-# Of plans to take in place of one that is not confirmed so many are run on them, it included.
+# Most plans that are tried on held-out images until one is confirmed.
 CONFIRMED = 6
 
 
@@ -52,8 +53,10 @@ def chosen(
     target: Target | None = None,
     left: Left = no_limit,
 ) -> SearchResult:
-    """The result with what the integers choose, ``left`` the seconds for that. Raises ConfigError where no plan that
-    was run reaches the target in them."""
+    """Return the result with the plans chosen in integers; ``left``: remaining seconds.
+
+    Raises ConfigError if no plan that was run reaches the target.
+    """
     low, high = (exact.error(end.plan) for end in found.ends)
     aim = target or Target("error", False, low - ENOUGH * (low - high if low > high else 0.0))
 
@@ -67,7 +70,7 @@ def chosen(
             exact.score(proposed.plan)
     missing = sum(proposed.plan not in exact.scores for proposed in found.plans)
     if missing:
-        unrun = f"{missing} of the plans for {len(found.plans)} rates in the hardware's integers"
+        unrun = f"{missing} of the plans for {len(found.plans)} rates in the chip's integers"
         found = replace(found, complete=False, unsearched=(*found.unsearched, unrun))
     good = [plan for plan in exact.scores if reaches(plan)]
     if not good:
@@ -92,9 +95,9 @@ def within_limits(
     goal: OutputLimits,
     left: Left = no_limit,
 ) -> SearchResult:
-    """The result with the cheapest plan within the limits, where one that was run is.
+    """Return the result with the cheapest plan within the limits, if a plan that was run is within them.
 
-    exact   the integers on the search's pictures; ``others`` on further pictures, where the plan has to hold too.
+    exact   scores on the images of the search; ``others``: on further images, where the plan must be within them too.
     """
     judges, pool, sizes = [exact, *others], setup.pool, setup.sizes
 
@@ -102,7 +105,7 @@ def within_limits(
         return not any(judge.past(plan, goal.limits) or judge.worse(plan) for judge in judges)
 
     if not reaches(frozenset()):
-        reaches(found.smallest.plan)  # however short the time is
+        reaches(found.smallest.plan)  # even without time left
         _halve(_front(pool, sizes, goal), found.smallest.plan, reaches, left)
     good = [plan for plan in exact.ran if all(plan in each.ran for each in judges) and reaches(plan)]
     if not good:
@@ -114,7 +117,7 @@ def within_limits(
 
 
 def _lowered(plan: Plan, sizes: Sizes, reaches: Callable[[Plan], bool], left: Left) -> Plan:
-    """The plan without the domains that it does not need, the largest left out first; LOWERED plans are run at most."""
+    """Return the plan without unneeded domains, the largest tried first; at most LOWERED plans are run."""
     for name in sorted(plan, key=lambda name: (-sizes.wide(frozenset([name])), name))[:LOWERED]:
         if left() > 0 and reaches(plan - {name}):
             plan = plan - {name}
@@ -129,8 +132,10 @@ def confirmed(
     target: Target | None = None,
     left: Left = no_limit,
 ) -> SearchResult:
-    """The result with a plan to take that is as good on the pictures ``held`` out as on those of the search: where the
-    one taken is not, the smallest larger one that is, of those that were run."""
+    """Return the result with a recommended plan that is as good on held-out images as on those of the search.
+
+    If the recommended plan is not, the smallest larger plan replaces it that was run and is.
+    """
     taken = found.knee or found.smallest
     beyond: list[Plan] = []
     larger = [plan for plan in exact.scores if sizes.wide(plan) > sizes.wide(taken.plan)]
@@ -153,8 +158,7 @@ def confirmed(
 
 
 def is_beyond(plan: Plan, exact: IntegerScores, held: IntegerScores, target: Target | None) -> bool:
-    """Whether the error of a plan on the pictures held out lies beyond that on the search's, both as a part of INT8's,
-    and beyond what INT16 gives there; or whether it misses the target there."""
+    """Return whether a plan's error is much larger on held-out images (``lies_beyond``), or misses the target there."""
     if target is not None and not target.reached(held.score(plan), held.outputs, held.error(plan)):
         return True
     if target is None and held.worse(plan):
@@ -163,7 +167,7 @@ def is_beyond(plan: Plan, exact: IntegerScores, held: IntegerScores, target: Tar
 
 
 def _knee(smallest: Plan, pool: PlanScores, sizes: Sizes, exact: IntegerScores, left: Left) -> Plan:
-    """Of the plans as large as ``smallest`` or larger the one at the knee."""
+    """Return the plan at the knee, among ``smallest`` and larger plans."""
     raised = frozenset(pool.domains)
 
     def cost(plan: Plan, error: Callable[[Plan], float]) -> float:
@@ -179,7 +183,7 @@ def _knee(smallest: Plan, pool: PlanScores, sizes: Sizes, exact: IntegerScores, 
 
 
 def _front(pool: PlanScores, sizes: Sizes, aim: Target) -> list[Plan]:
-    """The plans tried that no smaller one beats, by rising size."""
+    """Return the tried plans that no smaller plan beats, by rising size."""
     front, best = [], math.inf
     for plan in sorted(pool.scores, key=lambda plan: (sizes.wide(plan), sorted(plan))):
         value = aim.of(pool.scores[plan], pool.outputs, pool.error(plan))
@@ -191,7 +195,7 @@ def _front(pool: PlanScores, sizes: Sizes, aim: Target) -> list[Plan]:
 
 
 def _halve(front: Sequence[Plan], first: Plan, reaches: Callable[[Plan], bool], left: Left) -> None:
-    """Run plans of the front until the smallest that reaches the aim stands beside one that does not."""
+    """Find the smallest plan of the front that reaches the aim, by bisection."""
     low, high = -1, len(front)
     place = front.index(first) if first in front else (low + high) // 2
     while high - low > 1 and left() > 0:
@@ -211,9 +215,9 @@ def _unreached(found: SearchResult, pool: PlanScores, exact: IntegerScores, targ
     values = [target.of(score, pool.outputs, exact.error(plan)) for plan, score in exact.scores.items()]
     best = max(values) if target.at_least else min(values)
     number = "lower" if target.at_least else "higher"
-    rest = f", or give the search more time (not looked at: {'; '.join(found.unsearched)})" if found.unsearched else ""
+    rest = f", or give the search more time (not tried: {'; '.join(found.unsearched)})" if found.unsearched else ""
     every = "all " if found.exhaustive else "the "
     return (
-        f"--target {target}: none of {every}{len(pool.scores)} plans tried reaches it in the hardware's integers, in "
-        f"which the {len(exact.scores)} most promising were run; the best gives {best:.6g}; set it {number}{rest}"
+        f"--target {target}: none of {every}{len(pool.scores)} plans tried reaches it in the chip's integers "
+        f"({len(exact.scores)} most promising run); the best gives {best:.6g}. Set it {number}{rest}"
     )

@@ -1,4 +1,4 @@
-"""Scores of plans in the hardware's integers, on the images of a search, on all images, or on held-out images."""
+"""Scores of plans in the chip's integers, on the images of a search, on all images, or on held-out images."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from sgsdump.progress import SILENT, Progress, each
 
 
 def fixed_of(trial: PlanTrial, tensors: tuple[str, ...]) -> FixedModel:
-    """The fixed model with these words in ``tensor_arrays``, in the hardware's own integers."""
+    """Return the fixed model with these words in ``tensor_arrays``, in the chip's integers."""
     config = replace(trial.config, tensor_arrays=tensors)
     return make_fixed(trial.model, trial.ranges, config, side=trial.side)
 
 
 class _Ran:
-    """Plans that are run in integers on demand. ``ran``: the outputs of each."""
+    """Plans that are run in integers on demand; ``ran``: their outputs."""
 
     ran: dict[Plan, PlanOutputs]
 
@@ -51,7 +51,7 @@ class _Ran:
         raise NotImplementedError
 
     def past(self, plan: Plan, limits: Thresholds) -> list[str]:
-        """Return the watched tensors past the limits."""
+        """Return the watched tensors beyond the limits."""
         return past_limits(self.run(plan).outputs, limits)
 
     def worse(self, plan: Plan) -> bool:
@@ -90,7 +90,7 @@ class IntegerScores(_Ran):
 
     @property
     def pictures(self) -> int:
-        """How many pictures a plan is run on."""
+        """The number of images that a plan is run on."""
         return len(self._pictures)
 
     @property
@@ -99,7 +99,7 @@ class IntegerScores(_Ran):
         return 0
 
     def score(self, plan: Plan) -> Score:
-        """The sums over all pictures of every tensor that ``Picture.floats`` has, and the user's metric."""
+        """Return the sums over all images of every tensor in ``Picture.floats``, and the user's metric."""
         if plan not in self.scores:
             self.scores[plan] = self._run(plan)
         return self.scores[plan]
@@ -110,27 +110,26 @@ class IntegerScores(_Ran):
         return replace(found, outputs={name: found.outputs[name] for name in watched})
 
     def expected(self, plan: Plan) -> Expected:
-        """Return the ``combined`` error of a plan to expect on unseen images."""
+        """Return the expected ``combined`` error of a plan on new images."""
         return self._held(self.run(plan), plan).expected(lambda sums: self.combined.of(Score(self.pictures, sums)))
 
     @cached_property
     def combined(self) -> CombinedError:
-        """The error that counts, of the two ends in integers."""
+        """The combined error, scaled by the scores of all-INT8 and all-INT16 in integers."""
         ends = (frozenset[str](), frozenset(self._pool.domains))
         return combined_error(self._pool.objective, *(self.score(plan) for plan in ends))
 
     def error(self, plan: Plan) -> float:
-        """The ``combined`` error of a plan."""
+        """Return the ``combined`` error of a plan."""
         return self.combined.of(self.score(plan))
 
     def part(self, plan: Plan) -> float:
-        """The error of a plan as a part of all-INT8's."""
+        """Return the error of a plan as a share of the error of all-INT8."""
         low = self.error(frozenset())
         return self.error(plan) / low if low > 0 else 0.0
 
     def off(self) -> dict[Plan, float]:
-        """By plan that was run, its error in integers over the one that the search saw, less 1; both combined as the
-        search combines them."""
+        """Return, for each plan that was run, its error in integers / its error in the search - 1."""
         pool = self._pool
         pairs = {p: (pool.combined.of(s), pool.error(p)) for p, s in self.scores.items() if p in pool.scores}
         return {plan: exact / searched - 1 for plan, (exact, searched) in pairs.items() if searched > 0}
@@ -140,12 +139,12 @@ class IntegerScores(_Ran):
         fixed = self._fixed(words_of(self._trial, plan))
         names = list(pictures[0].floats)
         floats = _KnownFloats(pictures, pool)
-        fed = each(self._progress, floats.fed(), "verify", "picture", len(pictures))
+        fed = each(self._progress, floats.fed(), "verify", "image", len(pictures))
         found, *more = outputs_of(model, [fixed, *self._beside(plan)], fed, names, self._spans, floats)
         if odd := [name for name in names if name not in found.outputs]:
             raise InputError(
-                f"output {odd[0]!r} has one shape in float and another in fixed point: its size depends on values "
-                f"(post-processing in the model?); tune the model without that part"
+                f"output {odd[0]!r} has different shapes in float and in fixed point, because its size depends on "
+                f"values. Tune the model without post-processing"
             )
         self.ran[plan] = found
         self._more[plan] = more
@@ -155,7 +154,7 @@ class IntegerScores(_Ran):
         return fixed_of(self._trial, words).proto
 
     def _beside(self, plan: Plan) -> list[ModelProto]:
-        """Return the fixed models to run beside that of a plan."""
+        """Return further fixed models to run for a plan."""
         return []
 
     def _held(self, outputs: PlanOutputs, plan: Plan) -> Run:
@@ -209,17 +208,17 @@ class EveryPicture(_Ran):
     def run(self, plan: Plan) -> PlanOutputs:
         if plan not in self.ran:
             proto = fixed_of(self._trial, words_of(self._trial, plan)).proto
-            fed = each(self._progress, labelled(self._pairs), "verify", "picture", len(self._pairs))
+            fed = each(self._progress, labelled(self._pairs), "verify", "image", len(self._pairs))
             (found,) = outputs_of(self._trial.model, [proto], fed, self._watched, self._spans, self._floats)
             self.ran[plan] = found
         return self.ran[plan]
 
 
 def past_limits(figures: Mapping[str, OutputFigures], limits: Thresholds) -> list[str]:
-    """Return the tensors past the limits, as ``diagnose`` judges them.
+    """Return the tensors beyond the limits, as ``diagnose`` judges them.
 
-    Limits of the user's own hold to the letter: an error of one step of 8 bits, which is within the documented limits
-    whatever its figures are, is no excuse then, because 16 bits can take it away.
+    The documented limits always accept an error of one 8-bit step. Limits of the user do not, because INT16 can remove
+    such an error.
     """
     return [
         name
@@ -229,8 +228,7 @@ def past_limits(figures: Mapping[str, OutputFigures], limits: Thresholds) -> lis
 
 
 class _KnownFloats:
-    """Tensors of the float model on images that it was run on, labelled by place. ``metric``: the user's, summed over
-    the images that a fixed model was run on."""
+    """Known tensors of the float model on images, labelled by index; ``metric``: the user's, summed over the images."""
 
     def __init__(self, pictures: Sequence[Picture], pool: PlanScores):
         self._pictures, self._pool, self.metric = pictures, pool, 0.0

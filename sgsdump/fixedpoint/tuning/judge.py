@@ -1,4 +1,4 @@
-"""Score quant plans on single pictures, for ``PlanScores``: in threads here or on a cluster's workers."""
+"""Scores of plans on single images, for ``PlanScores``; computed in local threads or by workers of a cluster."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sgsdump.tensors.types import Range
 
 # The surrogate's vectors hold at most this many values of the outputs, evenly chosen.
 MAX_VALUES = 1 << 16
-# What all pictures together may keep of their last runs, to go on from with the next plans.
+# Most bytes of intermediate tensors that all images together keep for the next plans.
 KEPT_BYTES = 256 << 20
 
 
 def each_alone(domains: Sequence[str]) -> list[Plan]:
-    """The plans that the surrogate is made of: all at 16 bits, none, all but one, and one."""
+    """Return the plans that the surrogate needs: all at INT16, none, all but one, and one."""
     every = frozenset(domains)
     return list(
         dict.fromkeys([every, frozenset(), *(every - {d} for d in domains), *(frozenset({d}) for d in domains)])
@@ -34,8 +34,10 @@ def each_alone(domains: Sequence[str]) -> list[Plan]:
 
 @dataclass(frozen=True)
 class Question:
-    """Plans to score on the picture of this index; with ``grams`` also its part of the surrogate, for which the plans
-    must be all-INT16 and all but one domain, among others."""
+    """Plans to score on the image of this index.
+
+    ``grams`` also asks for the image's part of the surrogate; ``plans`` must then contain those of ``each_alone``.
+    """
 
     index: int
     plans: tuple[Plan, ...]
@@ -44,8 +46,11 @@ class Question:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """``grams`` of each watched tensor, when asked for; ``outputs`` by plan, for a user's metric that is not known
-    where plans are run, else empty."""
+    """The answer to a ``Question``.
+
+    grams    of each watched tensor, if requested.
+    outputs  by plan, for a user's metric that is unknown to the worker; else empty.
+    """
 
     index: int
     scores: dict[Plan, Score]
@@ -54,7 +59,7 @@ class Judged:
 
 
 class Judge:
-    """``keep_outputs``: hand the outputs over, because the metric is not known here."""
+    """Scores plans on images; ``keep_outputs``: return the outputs too, because the metric is unknown here."""
 
     def __init__(self, walk: PlanWalk, criteria: Criteria, keep_outputs: bool = False):
         self.walk, self.criteria = walk, criteria
@@ -66,7 +71,7 @@ class Judge:
         }
 
     def answer(self, question: Question, prepared: Sequence[Prepared]) -> Judged:
-        """``prepared``: the question's plans as the walk orders them."""
+        """Return the scores; ``prepared``: the plans of the question in the order of the walk."""
         picture = self.criteria.pictures[question.index]
         scores, vectors, kept = {}, {}, {}
         visit = self._visits.pop(question.index, None) or self.walk.visit(picture.raw)
@@ -81,7 +86,7 @@ class Judge:
         return Judged(question.index, scores, self._grams(vectors) if question.grams else None, kept)
 
     def _grams(self, vectors: Mapping[Plan, Sequence[np.ndarray]]) -> np.ndarray:
-        """[watched tensors, n + 1, n + 1]; see ``Surrogate``."""
+        """Return the Gram matrices, [watched tensors, n + 1, n + 1]; see ``Surrogate``."""
         every, domains = frozenset(self.criteria.domains), self.criteria.domains
         grams = []
         for index, widest in enumerate(vectors[every]):
@@ -90,7 +95,7 @@ class Judge:
         return np.stack(grams)
 
     def _vectors(self, outputs: Mapping[str, np.ndarray], picture: Picture) -> list[np.ndarray]:
-        """How far each watched tensor is from float; the squares add up to its error on all pictures."""
+        """Return the deviation of each watched tensor from float; its squares add up to the error over all images."""
         vectors = []
         for name in self.criteria.watched:
             ours, real = self._pair(name, outputs, picture)
@@ -113,8 +118,10 @@ class Judge:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """The data a worker makes the searched walk from: the simplified model's bytes, ranges and config; ``side``: see
-    ``Judging``."""
+    """The data from which a worker makes the walk: bytes of the simplified model, ranges and config.
+
+    ``side``: see ``Judging``.
+    """
 
     data: bytes
     path: Path
@@ -126,7 +133,7 @@ class Subject:
 def make_answer(
     subject: Subject, tensors: Sequence[str], criteria: Criteria, keep_outputs: bool
 ) -> Callable[[Question], Judged]:
-    """The work of a worker: ``tensors`` are the walk's outputs; see ``Judge`` for the rest."""
+    """Return the function that a worker runs; ``tensors``: outputs of the walk; see ``Judge``."""
     from onnx import ModelProto
 
     model = Model(ModelProto.FromString(subject.data), subject.path)

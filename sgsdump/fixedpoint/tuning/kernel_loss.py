@@ -1,9 +1,9 @@
-"""What onnxruntime's integer kernels lose on this processor beyond what a quantised model says.
+"""Additional error of onnxruntime's integer kernels on this processor, beyond the error of the quantised model.
 
-By default onnxruntime puts integer kernels in place of QuantizeLinear and DequantizeLinear. On x86 processors without
-VNNI those of uint8 by int8 (VPMADDUBSW) add two products in 16 bits, which saturate: 2 · 255 · 127 = 64,770 becomes
-32,767. With the entry ``session.x64quantprecision`` kernels that do not are taken. Sources: onnxruntime's page
-"Quantize ONNX models" ("When and why do I need to try U8U8?"), its ``onnxruntime_session_options_config_keys.h``.
+By default onnxruntime replaces QuantizeLinear and DequantizeLinear by integer kernels. On x86 processors without VNNI,
+the kernels for uint8 by int8 (VPMADDUBSW) add two products in 16 bits, which saturate: 2 · 255 · 127 = 64,770 becomes
+32,767. The entry ``session.x64quantprecision`` selects kernels that do not saturate. Sources: onnxruntime's page
+"Quantize ONNX models" ("When and why do I need to try U8U8?"), and ``onnxruntime_session_options_config_keys.h``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from sgsdump.fixedpoint.quantisation.objective import output_error
 from sgsdump.fixedpoint.tuning.exclusions import ExclusionTrial, Totals, is_good
 from sgsdump.models.model import Model
 
-WORSE = 1.5  # times the error that the operators define; what fused kernels round otherwise stays below
-GIVEN_BACK = 0.5  # of the difference: then it is saturation
+WORSE = 1.5  # ratio to the error as defined; different rounding of fused kernels stays below
+GIVEN_BACK = 0.5  # share of the additional error that precise kernels remove in case of saturation
 AS_USUAL: dict[str, Any] = {}
 PRECISE = {"entries": {"session.x64quantprecision": "1"}}
 AS_DEFINED = {"level": "ORT_DISABLE_ALL"}
@@ -26,8 +26,13 @@ AS_DEFINED = {"level": "ORT_DISABLE_ALL"}
 
 @dataclass(frozen=True)
 class KernelLoss:
-    """The outputs' error (of ``objective.output_error``) as onnxruntime runs the model by default, with kernels that do
-    not saturate, and operator by operator without fusing; ``good``: in the best of these they are within the limits."""
+    """The output error (``objective.output_error``) of onnxruntime's kernels.
+
+    as_run   by default.
+    precise  with kernels that do not saturate.
+    defined  operator by operator, without fusing.
+    good     whether the outputs are within the limits in one of the last two.
+    """
 
     as_run: float
     precise: float
@@ -44,9 +49,11 @@ class KernelLoss:
 
 
 def kernel_loss(quantised: Model, trial: ExclusionTrial, limits: Thresholds) -> KernelLoss | None:
-    """Of the model's file on the inputs of ``trial``; None where its outputs as they are run are within the limits, or
-    no further off than its operators make them. Raises ModelError where onnxruntime does not run the file, and
-    ValuesError where its outputs hold NaN or infinity."""
+    """Return the loss of the model's file on the inputs of ``trial``.
+
+    None if the outputs of the default kernels are within the limits, or about as good as defined. Raises ModelError if
+    onnxruntime does not run the file, and ValuesError if its outputs contain NaN or infinity.
+    """
     as_usual = _totals(quantised, trial, AS_USUAL)
     if not as_usual or is_good(as_usual, limits):
         return None

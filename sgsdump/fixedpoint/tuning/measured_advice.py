@@ -1,8 +1,7 @@
-"""Advice on a fixed model as it is: what its outputs lose, where, and which convolutions to raise for it.
+"""Measured advice on an existing fixed model: its output error, the causes, and the convolutions to raise.
 
-Float approximations rank the candidates, each tried by itself on a few pictures; what is said of the outputs, as they
-are and with the candidates raised, is measured in the hardware's integers on all pictures. What the fixed model has at
-INT16 already stays there, and is not advised.
+A float approximation ranks the candidates, each tried alone on a few images. The outputs, unchanged and with candidates
+raised, are measured in the chip's integers on all images. Inputs that the fixed model already has at INT16 stay there.
 """
 
 from __future__ import annotations
@@ -35,19 +34,20 @@ from sgsdump.models.model import Model
 from sgsdump.progress import SILENT, Progress, each
 from sgsdump.tensors.types import Range
 
-# A larger plan is proposed where it takes away so much of what is left.
+# A larger plan must remove at least this share of the remaining error.
 WORTH_MORE = 0.1
-# A fixed model of so many bytes is kept, as a plan is run, compared layer by layer and written.
+# Largest fixed model that is kept, because a plan is run, compared layer by layer and written.
 KEPT_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, eq=False)
 class MeasuredModel:
-    """The measurements made before anything is compared, in float approximation.
+    """A fixed model and its measurements in float approximation.
 
-    raised    first inputs, one of each domain, that the fixed model has at INT16.
-    layers    convolution -> the tensor that its operator stores; ``judged`` are those the outputs are judged by.
-    fixed     models with some convolutions raised that were made, where they are small.
+    raised    first inputs, one per domain, that the fixed model has at INT16.
+    layers    convolution -> tensor that its operator stores.
+    judged    tensors that the outputs are judged by.
+    fixed     cache of small fixed models with some convolutions raised.
     """
 
     subject: Subject
@@ -67,7 +67,7 @@ class MeasuredModel:
         return advise(convs, signs, self.measurement, limits, good)
 
     def at_8_bits(self, advice: Iterable[Advice]) -> list[Advice]:
-        """The advice on what the fixed model has at 8 bits, or with a range that does not hold its values."""
+        """Return the advice on inputs that have 8 bits, or a range that clips their values."""
         domains = {self.analysis.switch(name) for name in self.raised}
         return [
             entry
@@ -76,7 +76,7 @@ class MeasuredModel:
         ]
 
     def with_raised(self, advice: Iterable[Advice]) -> tuple[str, ...]:
-        """What is raised already, what is advised, and what the words for it raise besides."""
+        """Return the inputs that are raised already or recommended, and those that the same words raise too."""
         return self._with_words({*self.raised, *tensor_arrays(advice, self.convolutions)})
 
     def with_maybes(self, advice: Iterable[Advice]) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ class MeasuredModel:
         return _ordered({*names, *raised}, self.convolutions)
 
     def rate(self, names: Iterable[str]) -> float:
-        """Bytes of the convolutions' weights over their bytes at 16 bits, with these inputs at INT16."""
+        """Return the bytes of the weights as a share of their bytes at INT16, with these inputs raised."""
         raised, trial = set(names), self.trial.trial
         return trial.rate(domain.name for domain in trial.domains if raised.intersection(domain.inputs))
 
@@ -101,9 +101,13 @@ class MeasuredModel:
 
 @dataclass(frozen=True, eq=False)
 class Promise:
-    """A plan that was run in integers: ``names`` are all first inputs that it has at INT16, ``foreseen`` is the
-    outputs' error in the float approximation on the pictures that candidates were ranked by, ``found`` in integers on
-    these; ``rate``: bytes of the weights over their bytes at 16 bits."""
+    """A plan that was run in integers.
+
+    names     all its first inputs at INT16.
+    foreseen  output error in the float approximation, on the images that ranked the candidates.
+    found     output error in integers, on the same images.
+    rate      bytes of the weights as a share of their bytes at INT16.
+    """
 
     names: tuple[str, ...]
     outputs: PlanOutputs
@@ -118,14 +122,17 @@ class Promise:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredAdvice:
-    """advice    on every convolution, worst first.
-    outputs   of the fixed model as it is, on all pictures.
-    good      whether they are within the limits.
-    promise   the plan that is advised, None where there is nothing to raise; ``smaller`` the one of the surest alone,
-              where a larger one was chosen; ``all_16`` every convolution at 16 bits, where that was asked.
-    sources   what the outputs' error comes from (``with_causes``).
-    per_channel  the outputs of what is advised, or of the model as it is, with a weight scale for each output channel;
-              None where it has that already, where the outputs are good, and where it is worth less than a tenth.
+    """The measured advice on a fixed model.
+
+    advice       on every convolution, worst first.
+    outputs      of the unchanged fixed model, on all images.
+    good         whether the outputs are within the limits.
+    promise      recommended plan; None without one.
+    smaller      plan of the most certain inputs alone, if a larger plan was chosen.
+    all_16       every convolution at INT16, if that was run.
+    sources      findings on the causes of the output error (``with_causes``).
+    per_channel  outputs of the recommended plan, or of the unchanged model, with one weight scale per output channel.
+                 None if the model has such scales, if its outputs are good, or if less than a tenth is gained.
     """
 
     measured: MeasuredModel
@@ -141,12 +148,12 @@ class MeasuredAdvice:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The inputs to have at INT16: what the fixed model has where nothing is advised."""
+        """The inputs at INT16 of the recommended plan, or of the fixed model without a recommendation."""
         return self.promise.names if self.promise is not None else self.measured.raised
 
     @property
     def new(self) -> tuple[str, ...]:
-        """Those of them that are not at INT16 yet."""
+        """The recommended inputs that are not at INT16 yet."""
         return tuple(name for name in self.names if name not in self.measured.raised)
 
     @property
@@ -156,12 +163,12 @@ class MeasuredAdvice:
 
     @property
     def has_room(self) -> bool:
-        """Whether something stands at INT16 of a model calibrated here: its ranges can have room."""
+        """Whether INT16 ranges can get room: an input has INT16, and the model was calibrated here."""
         return bool(self.config_names) and self.measured.subject.made is not None
 
     @property
     def beside(self) -> dict[str, tuple[str, ...]]:
-        """For each word what it raises in the SDK besides, though nothing speaks for that."""
+        """Word of ``tensor_arrays`` -> further inputs that the SDK raises with it, although that is not recommended."""
         have, convs = set(self.names), self.measured.convolutions
         wanted = {entry.convolution.input for entry in self.advice if entry.verdict in (YES, MAYBE)} & have
         words = config_names(_ordered({*self.measured.raised, *wanted}, convs), convs)
@@ -169,14 +176,15 @@ class MeasuredAdvice:
 
     @property
     def causes(self) -> tuple[Finding, ...]:
-        """The causes of an error past the limits, the largest first."""
+        """The causes of an error beyond the limits, the largest first."""
         return tuple(finding for finding in self.sources if finding.kind == "cause")
 
 
 def measure(subject: Subject, pairs: PicturePairs, progress: Progress = SILENT) -> MeasuredModel | None:
-    """None where there is nothing to measure: no ranges, or no convolution that could be raised.
+    """Measure the contribution of every convolution.
 
-    pairs  the pictures to measure on; a few will do. Raises ValuesError where the outputs cannot be measured.
+    None without ranges or without a convolution that can be raised. ``pairs``: images to measure on; a few are enough.
+    Raises ValuesError if the outputs cannot be measured.
     """
     analysis = analyse(deployed(subject.float_model), uint8_inputs(subject.float_model, subject.config, subject.ranges))
     convs = convolutions(analysis)
@@ -201,10 +209,11 @@ def judge(
     limits: Thresholds = DOCUMENTED,
     progress: Progress = SILENT,
 ) -> tuple[PlanOutputs, MeasuredAdvice | None]:
-    """The outputs of the fixed model as it is on all pictures, and the advice that follows from them.
+    """Return the outputs of the unchanged fixed model on all images, and the advice.
 
-    pairs  all pictures. A larger plan is tried where the first one is not enough, and every convolution at 16 bits
-           where no plan is.
+    If the first plan is not enough, a larger plan is tried; if no plan is, every convolution at INT16.
+
+    pairs  all images.
     """
     run = _runner(subject, pairs, progress)
 
@@ -245,16 +254,16 @@ def judge(
     if promise is None or not promise.outputs.good(limits):
         every = measured.every
         if every not in (measured.raised, promise.names if promise else ()):
-            all_16 = promised(every, run([plan(every)], "all at 16 bits")[0])
+            all_16 = promised(every, run([plan(every)], "all at INT16")[0])
     if promise is not None and not promise.error < (1 - WORTH_MORE) * output_error(outputs.sums):
-        # What does not help is not advised; where it is every convolution, that INT16 does not help is known by it.
+        # A plan that does not help is not recommended; if it raises every convolution, it also shows that INT16 fails.
         all_16 = promise if promise.names == measured.every else all_16
         promise = None if not promise.outputs.good(limits) else promise
     per_channel = None
     if not subject.per_channel and not (promise is not None and promise.outputs.good(limits)):
         best = promise.names if promise is not None else measured.raised
         room = best != measured.raised
-        per_channel = run([fixed_with(measured, best, True, room=room)], "a scale per channel")[0]
+        per_channel = run([fixed_with(measured, best, True, room=room)], "one scale per channel")[0]
         before = promise.error if promise is not None else output_error(outputs.sums)
         if not output_error(per_channel.sums) <= (1 - WORTH_MORE) * before or per_channel.worse_than(outputs):
             per_channel = None
@@ -263,7 +272,7 @@ def judge(
 
 
 def with_causes(advice: MeasuredAdvice, pairs: PicturePairs, progress: Progress = SILENT) -> MeasuredAdvice:
-    """Return the advice with what the outputs' error comes from, measured in integers on all images."""
+    """Return the advice with the causes of the output error, measured in integers on all images."""
     measured = advice.measured
     run = _runner(measured.subject, pairs, progress)
 
@@ -285,14 +294,14 @@ def with_causes(advice: MeasuredAdvice, pairs: PicturePairs, progress: Progress 
 def _runner(
     subject: Subject, pairs: PicturePairs, progress: Progress
 ) -> Callable[[list[ModelProto], str], list[PlanOutputs]]:
-    """Return what gives the outputs of fixed models on all images; the second argument names the progress bar."""
+    """Return a function that runs fixed models on all images; its second argument names the progress bar."""
     judged = watched_tensors(deployed(subject.float_model))
     spans = {name: r.at(INT16).high - r.at(INT16).low for name, r in subject.ranges.items()}
     floats = FloatOutputs(subject.float_model, judged)
 
     def run(models: list[ModelProto], what: str) -> list[PlanOutputs]:
         release_unused()
-        pictures = each(progress, labelled(pairs), what, "picture", len(pairs))
+        pictures = each(progress, labelled(pairs), what, "image", len(pairs))
         return outputs_of(subject.float_model, models, pictures, judged, spans, floats)
 
     return run
@@ -305,9 +314,12 @@ def fixed_with(
     held: Mapping[str, Range] = {},
     room: bool = False,
 ) -> ModelProto:
-    """The fixed model with these inputs at INT16; ``per_channel``: with a weight scale for each output channel, in
-    place of one per tensor; ``held``: ranges in place of those of calibration; ``room``: with room in INT16 ranges of a
-    model calibrated here, as the quant file of a plan has it (``roomy_ranges``)."""
+    """Return the fixed model with these inputs at INT16.
+
+    per_channel  one weight scale per output channel instead of one per tensor.
+    held         ranges that replace calibrated ranges.
+    room         INT16 ranges have room if the model was calibrated here, as in the quant file (``roomy_ranges``).
+    """
     subject = measured.subject
     words = tuple(config_names(names, measured.convolutions))
     per_channel = per_channel or subject.weights_per_channel
@@ -324,7 +336,7 @@ def fixed_with(
 
 
 def roomy_ranges(subject: Subject, per_channel: bool = False) -> dict[str, Range]:
-    """Return the ranges with room where values are stored in INT16, as the quant file of a plan has them."""
+    """Return the ranges with room for tensors stored in INT16, as in the quant file of a plan."""
     channels = subject.side.channels
     return with_int16_room(subject.float_model, subject.ranges, channels, subject.per_channel or per_channel)
 
@@ -342,7 +354,7 @@ def _raised_of(fixed: Model, convs: Iterable[Convolution]) -> tuple[str, ...]:
 
 
 def _ordered(names: Iterable[str], convs: Iterable[Convolution]) -> tuple[str, ...]:
-    """One of each domain, in execution order."""
+    """Return one name per domain, in execution order."""
     first: dict[str, str] = {}
     for conv in convs:
         if conv.input in names:

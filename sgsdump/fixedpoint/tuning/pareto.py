@@ -1,5 +1,6 @@
-"""The tuned plans side by side: what each costs (bytes, MACs at 16 bits) and gives (error, COS, RMSE, metric), and its
-files. The figures are those in the hardware's own integers, where the plans were run so (``integer_scores``).
+"""The result of ``tune``: plans with their costs (bytes, MACs at INT16), figures (error, COS, RMSE, metric) and files.
+
+Figures are measured in the chip's integers if the plans were run in integers (``integer_scores``).
 """
 
 from __future__ import annotations
@@ -39,12 +40,15 @@ _FACTS = ("label", "asked", "rate", "bytes", "macs16", "predicted", "searched", 
 
 @dataclass(frozen=True)
 class OutputFigures:
-    """Of each output its own error (``Score.error``), where a Softmax makes it at its input; its COS and RMSE; and the
-    user's metric of them all, None without one.
+    """The figures of a plan's outputs.
 
-    held_error   the plan's error on the pictures held out, ``held_way`` how far it goes there from INT8's to INT16's,
-                 ``held_metric`` the user's metric there; None where it was not run on them.
-    unseen       the error to expect on other images, by those held out or given to judge by.
+    errors       own error of each output (``Score.error``), at the input of a Softmax that makes the output.
+    cos, rmse    of each output.
+    metric       the user's metric; None without one.
+    held_error   error on held-out images; None if the plan was not run on them.
+    held_way     share of the difference between INT8 and INT16 that the plan removes on held-out images.
+    held_metric  the user's metric on held-out images.
+    unseen       expected error on new images.
     """
 
     errors: Mapping[str, float]
@@ -58,7 +62,7 @@ class OutputFigures:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Every figure by its name, for JSON."""
+        """All figures by name, for JSON."""
         own = {name: value for name, value in vars(self).items() if name != "unseen"}
         figures = (None, None, None) if self.unseen is None else self.unseen.figures
         return own | dict(zip(_UNSEEN, figures))
@@ -68,11 +72,11 @@ class OutputFigures:
 class HeldOut:
     """The result of running the plans on held-out images.
 
-    pictures      how many.
-    folds         the number of folds that hold the images out; 0 for images of their own.
-    beyond        plans that were to be taken, but whose error lies beyond the search's there: their parts of the bytes.
-    confirmed     whether that of the one to take does not.
-    float_metric  the user's metric of the float model itself, on the search's pictures and on these; None without one.
+    pictures      number of images.
+    folds         number of folds that hold the images out; 0 for separate images.
+    beyond        rates of plans that were rejected because their error on held-out images is much larger.
+    confirmed     whether held-out images confirm the recommended plan.
+    float_metric  the user's metric of the float model, on the images of the search and on these; None without one.
     """
 
     pictures: int
@@ -84,13 +88,13 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits on the outputs, and whether INT8 and the plan to take are within them.
+    """The limits of the outputs, and whether INT8 and the recommended plan are within them.
 
     allowed   the limits.
-    pictures  the number of images that INT8 and the plan to take were run on, held-out images included.
+    pictures  number of images that INT8 and the recommended plan were run on, held-out images included.
     held_out  whether folds hold these images out of the calibration.
-    past      the outputs of INT8 past the limits; if empty, no INT16 is needed.
-    taken     whether the plan to take is within the limits.
+    past      outputs of INT8 beyond the limits; if empty, no INT16 is needed.
+    taken     whether the recommended plan is within the limits.
     """
 
     allowed: Thresholds
@@ -102,9 +106,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class Effort:
-    """The extent of a search: how many pictures, plans and runs of the network; whether it tried every plan, and
-    whether it ended before the time ran out, or what it did not look at; ``off`` of each plan that was run in integers
-    how far its error is above the one that the search saw, as a part of that."""
+    """The effort of a search.
+
+    pictures     number of images; ``plans_tried`` and ``runs``: numbers of plans and of runs of the network.
+    exhaustive   whether every plan was tried.
+    complete     whether the search ended before the time ran out; ``unsearched``: parts that were not tried.
+    off          for each plan that was run in integers, its error in integers / its error in the search - 1.
+    """
 
     pictures: int
     plans_tried: int
@@ -119,15 +127,15 @@ class Effort:
 class Row:
     """One plan.
 
-    label      INT8, INT16, in limits, smallest, knee, or the compression rate asked for.
-    asked      that rate, of bytes or of multiplications; None for the others.
-    rate       bytes of the convolutions' weights over their bytes at 16 bits; ``bytes`` themselves.
-    raised     output names of the convolutions at INT16; ``tensors`` the words of tensor_arrays that raise them.
-    macs16     part of all multiplications that are done at 16 bits; None where the shapes are not known.
-    predicted  the error the model of the search predicted, ``searched`` the one that it saw by fake quantisation (NaN
-               for a plan that was run in integers alone);
-    error      the one in the hardware's integers (see ``combined_error``), as ``outputs`` are.
-    way        how far from INT8's error to INT16's, 1 = all the way.
+    label      INT8, INT16, in limits, smallest, knee, or the requested compression rate.
+    asked      requested rate, of bytes or of multiplications; None for other plans.
+    rate       bytes of the convolutions' weights as a share of their bytes at INT16; ``bytes``: the bytes.
+    raised     output names of the convolutions at INT16; ``tensors``: words of tensor_arrays that raise them.
+    macs16     share of all multiplications at INT16; None if shapes are unknown.
+    predicted  error predicted by the search's model of the errors.
+    searched   error measured by fake quantisation; NaN for a plan that was run in integers only.
+    error      error in the chip's integers (``combined_error``), as ``outputs`` are.
+    way        share of the difference between the errors of INT8 and INT16 that the plan removes.
     """
 
     label: str
@@ -146,11 +154,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Pareto:
-    """``rows`` from INT8 to INT16; ``cloud`` (rate, error, macs16) of every plan that was tried, ``taken`` the row to
-    take; ``cost`` what the search made small (``plan_costs``), ``objective`` what the error is, ``left_out`` the
-    outputs that cannot count; ``enough`` the smallest that goes far enough, where that is not ``taken``: a few
-    more bytes bought much; ``held_out`` where there were pictures that the search did not see; ``limits`` on the
-    outputs, None with a target."""
+    """The plans that a search found.
+
+    rows       plans from INT8 to INT16.
+    cloud      (rate, error, macs16) of every tried plan.
+    taken      row of the recommended plan.
+    outputs    names of the outputs; ``watched``: names of the watched tensors.
+    objective  description of the error; ``left_out``: outputs that cannot count.
+    enough     row of the smallest plan that removes enough error; differs from ``taken`` if a few more bytes gain much.
+    cost       cost that the search minimised (``plan_costs``).
+    held_out   results on images that the search did not use; None without such images.
+    limits     of the outputs; None with a target.
+    """
 
     rows: tuple[Row, ...]
     cloud: tuple[tuple[float, float, float | None], ...]
@@ -167,16 +182,16 @@ class Pareto:
 
     @property
     def tells_unseen(self) -> bool:
-        """Whether the error to expect on unseen images is known."""
+        """Whether the expected error on new images is known."""
         return any(row.outputs.unseen is not None for row in self.rows)
 
     @property
     def folds(self) -> int:
-        """The number of folds that hold images out; 0 for images of their own."""
+        """The number of folds that hold images out; 0 for separate images."""
         return 0 if self.held_out is None else self.held_out.folds
 
     def to_pandas(self) -> Any:
-        """A pandas DataFrame with one line per plan, the columns of the CSV. Raises MissingExtra without pandas."""
+        """Return a pandas DataFrame with one row per plan, as in the CSV. Raises MissingExtra without pandas."""
         columns, lines = plan_lines(self)
         return data_frame(lines, columns)
 
@@ -189,11 +204,12 @@ def pareto(
     limits: Limits | None = None,
     unseen: IntegerScores | None = None,
 ) -> Pareto:
-    """Lay the search's result out.
+    """Return the result of a search with all figures.
 
-    exact, held, unseen  the integers that the figures are of: on the search's pictures (without it those of the pool),
-                         on pictures held out, and on those that tell what to expect on others.
-    limits               on the outputs.
+    exact   scores in integers on the images of the search; without them, those of the pool.
+    held    scores on held-out images.
+    limits  of the outputs.
+    unseen  scores for the expected error on new images.
     """
     pool, trial, costs = setup.pool, setup.trial, setup.costs
     error_of = exact.error if exact is not None else pool.error
@@ -302,7 +318,7 @@ def _place(tried: tuple[float, float, float | None]) -> tuple[float, float]:
 
 
 def plan_lines(result: Pareto) -> tuple[list[str], list[list[Any]]]:
-    """The columns and a line for each plan; ``tensor_arrays`` holds names separated by blanks and commas."""
+    """Return the columns, and a row for each plan; names in ``tensor_arrays`` are separated by commas and blanks."""
     measures = [("error", "errors", name) for name in result.taken.outputs.errors]
     measures += [(measure, measure, name) for measure in ("cos", "rmse") for name in result.outputs]
     columns = [
@@ -331,13 +347,13 @@ def plan_lines(result: Pareto) -> tuple[list[str], list[list[Any]]]:
 
 
 def worsened(result: Pareto) -> dict[str, tuple[float, float]]:
-    """Outputs that the plan to take leaves worse than all-INT8 does: its error and INT8's."""
+    """Return (error, error at INT8) of the outputs that the recommended plan makes worse than INT8."""
     low, taken = result.rows[0].outputs.errors, result.taken.outputs.errors
     return {name: (taken[name], low[name]) for name in taken if taken[name] > low[name]}
 
 
 def as_document(result: Pareto) -> Any:
-    """Plain Python for JSON."""
+    """Return the result as plain Python objects for JSON."""
     rows = [
         {**{n: v for n, v in vars(row).items() if n != "outputs"}, **row.outputs.fields, "taken": row is result.taken}
         for row in result.rows
@@ -362,7 +378,7 @@ def _flat_limits(limits: Limits) -> dict[str, Any]:
 
 
 def _flat(record: object, part: str) -> dict[str, Any]:
-    """A record's fields, one of which is a record whose fields stand in its place."""
+    """Return the fields of a record, with the fields of its record ``part`` inlined."""
     fields: dict[str, Any] = {}
     for name, value in vars(record).items():
         fields |= vars(value) if name == part else {name: value}
@@ -378,16 +394,16 @@ def _plain(value: object) -> object:
 
 
 def stem(index: int, rate: float) -> str:
-    """``0_0.65``: the number of the plan and the rate asked for, as in optimized_quant_info_0_0.65.pkl."""
+    """Return ``0_0.65``: index and requested rate of a plan, as in optimized_quant_info_0_0.65.pkl."""
     return f"{index}_{rate:.4g}"
 
 
 def optimized(model: Model, proto: ModelProto, ranges: Mapping[str, Range], analysis: Analysis) -> list[QuantParam]:
-    """Return all quant parameters of a plan: a file of them alone makes the fixed model ``proto`` again.
+    """Return all quant parameters of a plan; a file of these parameters is enough to make the fixed model ``proto``.
 
-    As in the SDK's file, input and weights of every convolution come first, in execution order; then every other
-    tensor, whose range would be measured anew otherwise (a max pool shares a convolution's domain, and so its scale),
-    and what is only computed, in INT16, within a domain (the sums before a BatchNormalization).
+    As in the SDK's file, input and weights of every convolution come first, in execution order. Then come the other
+    tensors, whose ranges would otherwise be measured again (a max pool shares the domain and scale of a convolution),
+    and INT16 tensors computed within a domain (the sums before a BatchNormalization).
     """
     params = {p.name: p for p in params_of(replace(model, proto=proto), model, ranges)}
     convolutions = {node.output[0] for nodes in analysis.first_inputs.values() for node in nodes}

@@ -1,7 +1,7 @@
-"""What quant plans cost: bytes of the convolutions' weights, and multiplications at 16 bits; either steers a search.
+"""Costs of plans: bytes of the convolutions' weights, and multiplications at INT16; a search minimises one of them.
 
-Both are counted as a rate from 0.5, all at 8 bits, to 1, all at 16: 16 bits count twice. What is INT16 in every plan
-counts in neither.
+Both are counted as a rate from 0.5 (all INT8) to 1 (all INT16), where INT16 counts twice. Convolutions that have INT16
+in every plan are not counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BYTES, MACS = "bytes", "macs"
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """Numbers of weights: of each domain, and of the convolutions that stay at 8 bits in every plan."""
+    """Numbers of weights: of each domain, and of the convolutions that have 8 bits in every plan (``fixed``)."""
 
     domains: tuple[str, ...]
     weights: np.ndarray
@@ -37,7 +37,7 @@ class Sizes:
         return int(self.weights.sum()) + self.fixed
 
     def limit(self, rate: float) -> float:
-        """How many weights may be at INT16 for a rate (bytes over the bytes of all at 16 bits)."""
+        """Return how many weights may be at INT16 for a rate (bytes / bytes with all at INT16)."""
         return (2 * rate - 1) * self.total + 1e-6
 
     @cached_property
@@ -49,7 +49,7 @@ class Sizes:
         return {}
 
     def wide(self, plan: Plan) -> int:
-        """Weights at INT16; counted once for each plan, which a search compares again and again."""
+        """Return the number of weights at INT16, cached by plan."""
         if plan not in self._of_plan:
             of_domain = self._of_domain
             self._of_plan[plan] = int(sum(of_domain[name] for name in plan if name in of_domain))
@@ -67,19 +67,19 @@ class Sizes:
 
 @dataclass(frozen=True, eq=False)
 class PlanCosts:
-    """Of one network: ``bytes`` counts its weights, ``macs`` its multiplications, None where shapes are not known."""
+    """Costs of a network: ``bytes`` counts its weights, ``macs`` its multiplications; None for unknown shapes."""
 
     bytes: Sizes
     macs: Sizes | None = None
 
     def steering(self, cost: str) -> Sizes:
-        """Those that a search has to make small. Raises ConfigError where they cannot be counted."""
+        """Return the counts that a search minimises. Raises ConfigError if they are unknown."""
         if cost == BYTES:
             return self.bytes
         if self.macs is None:
             raise ConfigError(
-                "--cost macs: some convolutions have no known shape, so their multiplications cannot be counted; "
-                "leave it out, or give the model's inputs fixed shapes"
+                "--cost macs: the multiplications of some convolutions cannot be counted, because their shapes are "
+                "unknown. Omit the option, or give the model's inputs fixed shapes"
             )
         return self.macs
 
@@ -87,7 +87,7 @@ class PlanCosts:
         return self.bytes.total + self.bytes.wide(plan)
 
     def macs16(self, plan: Plan) -> float | None:
-        """The part of all multiplications that are done at 16 bits."""
+        """Return the share of all multiplications at INT16."""
         return None if self.macs is None else self.macs.wide(plan) / self.macs.total
 
 
@@ -109,14 +109,14 @@ def _sum(macs: dict[str, int], names: Iterable[str]) -> int:
 
 
 def macs_of(analysis: Analysis) -> dict[str, int]:
-    """Multiplications of each convolution by its output's name; convolutions of unknown shape are missing."""
+    """Return the multiplications of each convolution by name of its output, without convolutions of unknown shape."""
     graph = analysis.graph
     shapes = _shapes(graph.proto)
     macs = {}
     for nodes in analysis.first_inputs.values():
         for node in nodes:
             dims = list(graph.constants[node.input[1]].dims)
-            # A transposed convolution reads each of its weights once per input position, others per output position.
+            # A transposed convolution reads each weight once per input position, others once per output position.
             turned = node.op_type == "ConvTranspose"
             shape = shapes.get(node.input[0] if turned else node.output[0])
             if not shape:

@@ -1,7 +1,7 @@
-"""Scores of the plans tried on all pictures, cached in memory and on disk: no plan is measured twice.
+"""Scores of tried plans on all images, cached in memory and in progress.json: no plan is measured twice.
 
-progress.json holds every plan tried so far and its score: rerun the command to resume. A file of another search
-(``fingerprint``) or a damaged one is ignored, and the work is done again.
+progress.json holds the score of every tried plan, so that rerunning the command resumes the search. A damaged file, or
+a file of another search (``fingerprint``), is ignored.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from sgsdump.progress import SILENT, Progress
 
 SAVE_SECONDS = 1.0
 MOST_SAVING = 0.02
-# Domains times pictures that each is measured alone on, 2 n + 2 plans that take as long as n squared: ten pictures of a
-# network of 50 convolutions, FEWEST of one of 250 and more.
+# Domains times images on which each domain is measured alone (2 n + 2 plans, whose time grows like n squared): ten
+# images for a network of 50 convolutions, FEWEST from 250 on.
 RANKED, FEWEST = 500, 2
-# Of several plans that rival one another so many, the best on the pictures that rank, are judged on all.
+# Number of rival plans that are judged on all images: the best on the ranking images.
 KEPT = 3
 Run = Callable[[Iterable[Question]], Iterator[Judged]]
 
@@ -45,14 +45,14 @@ Run = Callable[[Iterable[Question]], Iterator[Judged]]
 class PlanScores:
     """Scores of plans, measured on demand.
 
-    judge     scores single pictures.
-    objective  how the outputs' errors become one; the mean of them all without.
-    best      a summary for people who read the file.
-    file      where everything known is kept, or None; see ``progress_file`` for it and its ``fingerprint``.
-    progress  counts the runs of the network until ``close``; ``expect`` says how many there may be.
-    metric    the user's, or None.
-    elsewhere  a context open until ``close`` that answers the questions instead of threads here, with the outputs a
-               metric needs.
+    judge        scores single images.
+    objective    combines the errors of the outputs; by default their mean.
+    best         summary for people who read the file.
+    file         progress file, or None; ``fingerprint`` identifies the search.
+    progress     counts the runs of the network until ``close``; ``expect`` sets their largest number.
+    metric       the user's, or None.
+    elsewhere    context, open until ``close``, that answers questions instead of local threads, with the outputs that
+                 the metric needs.
     """
 
     def __init__(
@@ -88,16 +88,16 @@ class PlanScores:
             self.resumed = len(self.scores)
 
     def expect(self, runs: int) -> None:
-        """At most so many runs of the network will be asked for, in all."""
+        """Set the largest number of runs of the network for the progress bar."""
         self._advance(self.runs, runs)
 
     @cached_property
     def combined(self) -> CombinedError:
-        """The error that counts, known as soon as the scores of all-INT8 and all-INT16 are."""
+        """The combined error; requires the scores of all-INT8 and all-INT16."""
         return combined_error(self.objective, self.scores[frozenset()], self.scores[frozenset(self.domains)])
 
     def error(self, plan: Plan) -> float:
-        """The ``combined`` error of a plan whose score is known."""
+        """Return the ``combined`` error of a plan whose score is known."""
         known = self._errors.get(plan)
         score = self.scores[plan]
         if known is None or known[0] is not score:
@@ -106,16 +106,16 @@ class PlanScores:
 
     @property
     def ranking(self) -> list[int]:
-        """The pictures that the domains are measured on each alone, evenly chosen; plans are judged on all."""
+        """The evenly chosen images on which each domain is measured alone; plans are judged on all images."""
         return evenly(range(len(self.pictures)), max(FEWEST, RANKED // max(1, len(self.domains))))
 
     @property
     def unmeasured(self) -> int:
-        """Pictures of these that were not measured."""
+        """The number of ranking images that were not measured."""
         return sum(index not in self._sensitivities for index in self.ranking)
 
     def measure(self, plans: Iterable[Plan]) -> None:
-        """Make the scores of these plans known."""
+        """Measure the scores of these plans."""
         new = [plan for plan in dict.fromkeys(plans) if plan not in self.scores]
         if not new:
             return
@@ -124,11 +124,11 @@ class PlanScores:
         self.save(SAVE_SECONDS)
 
     def is_tried(self, plan: Plan) -> bool:
-        """Whether a plan was measured, or passed over for rivals."""
+        """Return whether a plan was measured, or rejected in favour of rivals."""
         return plan in self.scores or plan in self._passed_over
 
     def measure_best(self, plans: Iterable[Plan]) -> None:
-        """As ``measure``; where ``ranking`` is of some pictures, only of the plans that are best on these."""
+        """Measure like ``measure``, but only the plans that are best on the ``ranking`` images."""
         new = [plan for plan in dict.fromkeys(plans) if not self.is_tried(plan)]
         if len(self.ranking) == len(self.pictures) or len(new) <= KEPT:
             self.measure(new)
@@ -143,9 +143,9 @@ class PlanScores:
         self.save(SAVE_SECONDS)
 
     def surrogate(self, left: Callable[[], float] = lambda: float("inf")) -> Surrogate:
-        """Each domain alone at 8 bits among INT16, and at INT16 among 8 bits: 2 n + 2 plans, on each of ``ranking``.
+        """Measure each domain alone at 8 bits and alone at INT16, 2 n + 2 plans on each image of ``ranking``.
 
-        left  seconds left: with none the pictures measured so far, at least one, must do.
+        left  remaining seconds; without any, the images measured so far are used, at least one.
         """
         every, plans = frozenset(self.domains), each_alone(self.domains)
         missing = [index for index in self.ranking if index not in self._sensitivities]
@@ -165,7 +165,7 @@ class PlanScores:
         self.measure([frozenset(), every])
         combined = self.combined
         errors = {plan: combined.errors(total(part.scores[plan] for part in parts)) for plan in plans}
-        # Each picture's vectors are relative to all pictures' energy; scaled up where some are missing.
+        # Vectors of an image are relative to the energy of all images, so they are scaled up if images are missing.
         counted = [self.watched.index(name) for name in combined.names]
         grams = np.sum([np.asarray(part.grams)[counted] for part in parts], axis=0)
         alone = grams[:, 0, 0]
@@ -177,8 +177,10 @@ class PlanScores:
         )
 
     def save(self, seconds: float = 0.0) -> None:
-        """Write the progress file, at most once in ``seconds``, nor for more than a small part of the time: it is
-        written whole. Raises OutputError."""
+        """Write the progress file, at most once in ``seconds``. Raises OutputError.
+
+        The whole file is written each time, so a large file is written less often.
+        """
         begun = time.monotonic()
         if self._file is None or (seconds and begun - self._saved < max(seconds, self._saving / MOST_SAVING)):
             return
@@ -188,7 +190,7 @@ class PlanScores:
         self._saving = self._saved - begun
 
     def close(self) -> None:
-        """Save, and let the threads or workers go."""
+        """Save, and release the threads or workers."""
         self._stack.close()
         self._pool.shutdown(cancel_futures=True)
         self.save()
@@ -229,14 +231,14 @@ class PlanScores:
 
 @dataclass(frozen=True, eq=False)
 class SavedScores:
-    """``scores`` on all pictures; ``sensitivities``: of each picture, by index, every domain alone."""
+    """``scores`` on all images; ``sensitivities``: of every domain alone, by index of the image."""
 
     scores: dict[Plan, Score] = field(default_factory=dict)
     sensitivities: dict[int, Judged] = field(default_factory=dict)
 
 
 def load_progress(file: Path, fingerprint: str, criteria: Criteria) -> SavedScores:
-    """The scores in the file; bit i of a plan's key is domain i of the criteria. Raises nothing."""
+    """Return the scores in the file, empty for an unusable file; bit i of a plan's key is domain i of the criteria."""
     try:
         document = json.loads(read_whole(file))
         if document["fingerprint"] != fingerprint or document["domains"] != list(criteria.domains):
@@ -250,7 +252,7 @@ def load_progress(file: Path, fingerprint: str, criteria: Criteria) -> SavedScor
 def save_progress(
     file: Path, fingerprint: str, domains: Sequence[str], best: Mapping[str, Any], progressed: SavedScores
 ) -> None:
-    """``best`` is a summary for people who read the file. Raises OutputError."""
+    """Write the progress file; ``best``: summary for people who read it. Raises OutputError."""
 
     def plain(scores: Mapping[Plan, Score]) -> dict[str, Any]:
         return {"".join("01"[name in plan] for name in domains): _plain(score) for plan, score in scores.items()}
@@ -270,7 +272,7 @@ def save_progress(
 
 
 def _judged(index: int, plain: Mapping[str, Any], criteria: Criteria) -> Judged:
-    """Raises ValueError and others for what cannot be of this search."""
+    """Return the answer read from the file. Raises ValueError, among others, if it cannot belong to this search."""
     grams, size = np.array(plain["grams"], float), len(criteria.domains) + 1
     scores = _scores(plain["plans"], criteria)
     whole = grams.shape == (len(criteria.watched), size, size) and scores.keys() >= set(each_alone(criteria.domains))

@@ -1,15 +1,16 @@
-"""Which plans to try: the best within a number of weights by a model of the error, and the neighbours of a plan.
+"""Plans to try: the best within a number of weights by a model of the error (``Surrogate``), and neighbours of a plan.
 
-Plans are bool arrays [n] over the domains, True at INT16; ``weights`` [n] are their numbers of weights, ``limit`` how
-many weights may be at INT16 altogether.
+Plans are bool arrays [n] over the domains, True at INT16; ``weights`` [n] are their numbers of weights, ``limit`` is
+the largest number of weights at INT16.
 
-The model knows how errors add up, from one measurement of each domain alone. Quantising one domain to 8 bits moves the
-outputs of the all-INT16 model by a vector. To first order the vectors of several domains add, so the squared error of a
-plan is a quadratic form: the Gram matrix of the vectors holds every pair's interaction without running the network.
+The model predicts how errors add up from one measurement of each domain alone. Quantising one domain to 8 bits moves
+the outputs of the all-INT16 model by a vector. To first order, the vectors of several domains add, so the squared error
+of a plan is a quadratic form: the Gram matrix of the vectors holds the interaction of every pair.
+
 Measured on a face detector (41 domains, random plans of every size): rank correlation with the true error 0.999, median
-misprediction 7 %; the sum of the domains' own errors 0.99 and 11 %. (The same form measured from the other end,
-all-INT8 with one domain raised, predicts nothing, -0.7: the noise that a raised domain takes away is not the noise that
-comes after it. Its errors alone are of use.)
+misprediction 7 %; for the sum of the domains' own errors 0.99 and 11 %. The same form measured from the other end
+(all-INT8 with one domain raised) predicts nothing (correlation -0.7), because the noise that a raised domain removes is
+not the noise that comes after it. Only its errors are useful.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from sgsdump.files.process import STANDARD_OUTPUT, no_native_messages
 
 @dataclass(frozen=True, eq=False)
 class Surrogate:
-    """The knowledge of a search before it tries a plan.
+    """The model that predicts errors of plans.
 
-    grams   float64 [k, n + 1, n + 1], one for each sum of a ``CombinedError``: row 0 is the all-INT16 model's deviation
-            from float, row 1 + i domain i's vector; ``base`` float64 [k] is added.
-    raised  float64 [n]: the error of all-INT8 with domain i alone at INT16, the k sums added up.
-    low     the same of all-INT8.
+    grams   float64 [k, n + 1, n + 1], one for each sum of a ``CombinedError``: row 0 belongs to the deviation of the
+            all-INT16 model from float, row 1 + i to the vector of domain i.
+    base    float64 [k], added to the k forms.
+    raised  float64 [n]: error of all-INT8 with only domain i at INT16, summed over k.
+    low     error of all-INT8, summed over k.
     """
 
     grams: np.ndarray
@@ -39,27 +41,32 @@ class Surrogate:
     low: float
 
     def predict(self, plans: np.ndarray) -> np.ndarray:
-        """Errors [m] of plans bool [m, n], True where a domain is at INT16."""
+        """Return the errors [m] of plans, bool [m, n]; True for a domain at INT16."""
         at_8 = np.hstack([np.ones((len(plans), 1)), 1.0 - plans])
         return (((at_8 @ self.grams) * at_8).sum(axis=2) + self.base[:, None]).max(axis=0)
 
     def one_away(self, plan: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Errors [n] of a plan with one domain changed, and [r, f] with one of its r domains at INT16 swapped for one
-        of the f others: what ``predict`` gives, from what the changes add to the plan's own form."""
+        """Return the errors of all plans that are one change away, equal to those of ``predict`` but faster.
+
+        Errors [n] with one domain changed, and [r, f] with one of the r domains at INT16 swapped for one of the f
+        others.
+        """
         at_8, signs = np.concatenate([[1.0], 1.0 - plan]), np.where(plan, 1.0, -1.0)
         rows = self.grams @ at_8
         own = rows @ at_8 + self.base
         added = own[:, None] + 2 * signs * rows[:, 1:] + np.einsum("kii->ki", self.grams)[:, 1:]
         raised, free = np.flatnonzero(plan), np.flatnonzero(~plan)
-        # The signs of the two differ.
+        # Swapped domains have opposite signs, so their interaction is subtracted.
         both = self.grams[:, raised[:, None] + 1, free[None] + 1] * -2.0
         both += added[:, raised, None] - own[:, None, None]
         both += added[:, None, free]
         return added.max(axis=0), both.max(axis=0)
 
     def gains(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The error that raising each domain removes, [n]: as measured near all-INT16, near all-INT8, and the mean
-        of both, scaled so that all domains together lead from one end to the other."""
+        """Return the error that raising each domain removes, [n]: near all-INT16, near all-INT8, and their mean.
+
+        The mean is scaled so that all domains together remove the difference between the two ends.
+        """
         gram = self.grams.sum(axis=0)
         above = np.diag(gram)[1:] + 2 * gram[0, 1:]
         below = self.low - self.raised
@@ -69,7 +76,7 @@ class Surrogate:
 
 
 def proposals(model: Surrogate, weights: np.ndarray, limit: float) -> list[np.ndarray]:
-    """Plans worth verifying within a limit, the most promising first, each once."""
+    """Return the plans to verify within a limit, the most promising first, each once."""
     sums = [best_sum(gains, weights, limit) for gains in model.gains()]
     downhill = [best_by_model(model, weights, limit, start) for start in sums]
     ranked = sorted([*downhill, *sums], key=lambda plan: float(model.predict(plan[None])[0]))
@@ -77,22 +84,22 @@ def proposals(model: Surrogate, weights: np.ndarray, limit: float) -> list[np.nd
 
 
 def check_solver() -> None:
-    """Raises MissingExtra when scipy, whose integer programs the search needs, is not installed."""
+    """Raise MissingExtra if scipy, which solves the integer programs of the search, is not installed."""
     try:
         import scipy.optimize  # noqa: F401
     except ImportError as error:
-        raise MissingExtra("tune needs scipy for its integer programs: pip install scipy") from error
+        raise MissingExtra("tune needs scipy: pip install scipy") from error
 
 
 def best_sum(gains: np.ndarray, weights: np.ndarray, limit: float) -> np.ndarray:
-    """The plan of the largest sum of gains, exactly, by integer programming (HiGHS); domains without gain stay at 8."""
+    """Return the plan with the largest sum of gains, by integer programming (HiGHS); no gain means INT8."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     useful = (gains > 0) & (weights <= limit)
     if not useful.any():
         return np.zeros(len(gains), bool)
     scaled, whole = np.where(useful, gains, 0.0) / gains[useful].max(), max(float(np.floor(limit)), 1.0)
-    with no_native_messages(STANDARD_OUTPUT):  # some versions of HiGHS leave a line of debugging there
+    with no_native_messages(STANDARD_OUTPUT):  # some versions of HiGHS print a line of debugging
         solved = milp(
             -scaled,
             integrality=np.ones(len(gains)),
@@ -102,13 +109,13 @@ def best_sum(gains: np.ndarray, weights: np.ndarray, limit: float) -> np.ndarray
         )
     chosen = solved.x > 0.5 if solved.x is not None else np.zeros(len(gains), bool)
     chosen &= useful
-    while weights[chosen].sum() > limit:  # the solver keeps to its limit within 1e-6 only
+    while weights[chosen].sum() > limit:  # the solver exceeds its limit by up to 1e-6
         chosen[np.flatnonzero(chosen)[scaled[chosen].argmin()]] = False
     return chosen
 
 
 def best_by_model(model: Surrogate, weights: np.ndarray, limit: float, start: np.ndarray) -> np.ndarray:
-    """Downhill from ``start`` by drops, additions and swaps, as the model predicts; no run of the network."""
+    """Descend from ``start`` by drops, additions and swaps on the model's predictions, without running the network."""
     plan, error = start.copy(), float(model.predict(start[None])[0])
     for _ in range(4 * len(start)):
         changes = changes_of(model, plan, weights, limit)
@@ -123,9 +130,12 @@ def best_by_model(model: Surrogate, weights: np.ndarray, limit: float, start: np
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """The plans within a limit that are one drop, one addition or one swap away from one: the domains ``out`` that each
-    lowers and ``into`` that it raises, -1 for none, and the ``errors`` that a model predicts, [k] each; ``wide``: the
-    weights at INT16."""
+    """The k plans within a limit that are one drop, one addition or one swap away from ``start``.
+
+    out, into  domains that each plan lowers and raises, [k]; -1 for none.
+    errors     predicted errors, [k].
+    wide       numbers of weights at INT16, [k].
+    """
 
     start: np.ndarray
     out: np.ndarray
@@ -141,7 +151,7 @@ class Changes:
         return plan
 
     def ranked(self, smaller_than: float = np.inf) -> Iterator[np.ndarray]:
-        """The plans of fewer weights at INT16 than this, by the error that the model predicts, made one by one."""
+        """Yield the plans with fewer weights at INT16 than this, by predicted error."""
         chosen = np.flatnonzero(self.wide < smaller_than)
         return (self.plan(index) for index in chosen[np.argsort(self.errors[chosen], kind="stable")])
 
@@ -165,7 +175,7 @@ def changes_of(model: Surrogate, plan: np.ndarray, weights: np.ndarray, limit: f
 
 
 def every_plan(weights: np.ndarray, limit: float) -> np.ndarray:
-    """All plans [k, n] within the limit, of at most 2 ** n."""
+    """Return all plans within the limit, [k, n]."""
     count = len(weights)
     plans = (np.arange(1 << count)[:, None] >> np.arange(count)[::-1] & 1).astype(bool)
     return plans[plans @ weights <= limit]

@@ -1,8 +1,7 @@
-"""What is to be put right before any INT16: the data that a network was calibrated on (``causes_of_data``), an operator
-that no bits of convolutions cure, and weights that share one scale.
+"""Causes to correct before any INT16: calibration data (``causes_of_data``), operators, and weights with one scale.
 
-Each is proved by putting it right: the fixed model made anew must take a good part of the outputs' error away, or need
-fewer convolutions at 16 bits. What is only thought to be at fault is no cause, so a sound network has none.
+A cause must be proved by correcting it: the new fixed model must remove much of the output error, or need fewer
+convolutions at INT16. A suspicion is no cause, so a sound model has none.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ from sgsdump.tensors.types import Range
 
 
 def root_cause(examined: Examined, progress: Progress = SILENT) -> RootCause | None:
-    """The first that holds. Raises what calibrating and running the models raise."""
+    """Return the first proved cause, or None. Raises what calibrating and running the models raise."""
     if not examined.outputs.outputs:
         return None
     shown = normalisation(examined) or unlike_training(examined)
@@ -74,8 +73,10 @@ def root_cause(examined: Examined, progress: Progress = SILENT) -> RootCause | N
 
 
 def _operator(examined: Examined, advice: MeasuredAdvice) -> RootCause | None:
-    """A tensor whose rounding to 16 bits alone brings most of what is left with every convolution at 16 bits, where
-    that is most of the error or past the limits; also one that is computed on the way, within an operator."""
+    """Return a tensor whose rounding to INT16 alone causes most of the error with every convolution at INT16.
+
+    Only if that error is most of the whole error, or exceeds the limits. Tensors within an operator count too.
+    """
     best = advice.all_16 or advice.promise
     left = best.error if best is not None else examined.error
     if not left >= LEFT * examined.error and (best is None or best.outputs.good(examined.limits)):
@@ -108,7 +109,7 @@ def _operator(examined: Examined, advice: MeasuredAdvice) -> RootCause | None:
 
 
 def _coarse(model: Model, feeds: Sequence[LabelledFeed], steps: Mapping[str, float]) -> list[str]:
-    """In execution order the tensors whose step is large beside the spread of their values in half of the channels."""
+    """Return, in execution order, the tensors with a step that is large for the values of half of the channels."""
     least: dict[str, float] = {}
     runner = SegmentRunner(model, keep_sessions=True)
     for _, feed in feeds:
@@ -121,8 +122,10 @@ def _coarse(model: Model, feeds: Sequence[LabelledFeed], steps: Mapping[str, flo
 
 
 def _weights(examined: Examined, advice: MeasuredAdvice) -> RootCause | None:
-    """Weights of one scale, where one for each output channel is enough, or takes a visible part of the error away:
-    it costs no bits, so it comes before any INT16."""
+    """Return the weights with one scale as a cause, if one scale per output channel is enough or removes much error.
+
+    Such scales cost no bits, so they come before any INT16.
+    """
     subject = examined.subject
     if subject.per_channel:
         return None
@@ -148,7 +151,7 @@ def _weights(examined: Examined, advice: MeasuredAdvice) -> RootCause | None:
 def _whose_weights(
     examined: Examined, advice: MeasuredAdvice, after: float, figures: dict[str, float]
 ) -> tuple[str, str, tuple[str, ...]]:
-    """The convolution whose weights alone, with a scale for each channel, bring half of the gain; "" for none."""
+    """Return the convolution whose weights alone, with one scale per channel, give half of the gain; "" for none."""
     analysis, subject = advice.measured.analysis, examined.subject
     nodes = {node.output[0]: node for nodes in analysis.first_inputs.values() for node in nodes}
     convs = [conv for conv in advice.measured.convolutions if conv.name in nodes]

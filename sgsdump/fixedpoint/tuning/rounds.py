@@ -4,8 +4,8 @@ Round 0 is the model as its input_config.ini says. Each further round raises the
 the remaining error, makes the fixed model, dumps it and compares. A round that does not improve the outputs is undone.
 If the outputs are within the limits, raised tensors that are not needed are lowered again; a last round verifies this.
 
-A convolution's sensitivity (``sensitivity_analysis``) is measured once: the error with it alone at 8 bits, which no
-other choice changes. Its share of the error that is left is what grows from round to round.
+The sensitivity of a convolution (``sensitivity_analysis``) is measured once, because the error with only this
+convolution at 8 bits does not depend on other choices. Only its share of the remaining error grows from round to round.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sgsdump.fixedpoint.tuning.sensitivity_analysis import LabelledPictureFeed, 
 from sgsdump.progress import SILENT, Progress
 from sgsdump.sidecars.input_config import with_tensor_arrays
 
-# A round that takes less off the output error is not worth its bytes.
+# A round must remove at least this share of the output error.
 WORTH_KEEPING = 0.01
 # Rounds in a row without improvement before the search ends.
 PATIENCE = 2
@@ -46,12 +46,13 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """One turn.
+    """One round.
 
     tensor_arrays  all names in tensor_arrays in this round.
-    wide           convolutions with INT16 inputs in this round, in execution order.
-    error          mean RMSE of the judged outputs, over all pictures.
-    kept           whether the next round builds on it; ``verdict`` says why.
+    wide           convolutions with INT16 inputs, in execution order.
+    error          mean RMSE of the judged outputs over all images.
+    holds          whether the outputs are within the limits.
+    kept           whether the next round starts from this round; ``verdict`` says why.
     """
 
     number: int
@@ -69,11 +70,13 @@ class Round:
 class RoundSearch:
     """The rounds of one simplified float model.
 
-    ranges    of every tensor, measured once: bits do not change them; without those of inputs that stay float.
-    analysis  of the float model, as deployed.
-    pictures  to judge on; the first is dumped, to float.bin and fixed.bin in ``folder``, beside optimized.onnx.
-    best      the last round kept, and ``ended`` why there was no further one: both known when ``rounds`` has ended.
-    measured  the sensitivity analysis, once it was made; ``before_lowering`` the round that the last one lowers.
+    pictures         images to judge on; the first is dumped, to float.bin and fixed.bin in ``folder``, beside
+                     optimized.onnx.
+    ranges           of every tensor except float inputs; measured once, because bits do not change them.
+    analysis         of the float model, as deployed.
+    best             last kept round; ``ended``: why the rounds ended. Both are known when ``rounds`` has ended.
+    measured         sensitivity analysis, if it was made.
+    before_lowering  round before raised tensors were lowered again.
     """
 
     def __init__(
@@ -102,22 +105,22 @@ class RoundSearch:
         return frozenset(self._dumps.judged) - set(self.analysis.graph.outputs)
 
     def config_names(self, inputs: Iterable[str]) -> tuple[str, ...]:
-        """Inputs as ``tensor_arrays`` takes them."""
+        """Return the words of ``tensor_arrays`` for inputs."""
         return config_names(inputs, self._candidates.convolutions)
 
     def shown(self, name: str) -> str:
-        """An input for a person: the word for ``tensor_arrays``, and the tensor where that is another."""
+        """Return an input for display: the word for ``tensor_arrays``, and the tensor if its name differs."""
         return next((conv.shown_input for conv in self._candidates.convolutions if conv.input == name), name)
 
     def rounds(self, most: int) -> Iterator[Round]:
-        """Every round as it ends, at most ``most`` that raise something."""
+        """Yield every round as it ends; at most ``most`` rounds raise something."""
         self.best = self._turn(0, self._config.tensor_arrays)
         yield self.best
         if self.best.holds:
-            self.ended = "the thresholds hold: no INT16 needed"
+            self.ended = "the outputs are within the limits: no INT16 needed"
             return
         if not self._candidates.left(self.best.run):
-            self.ended = "no convolution is left that could be raised to INT16"
+            self.ended = "no convolution is left to raise to INT16"
             return
         trial = SensitivityAnalysis(self._model, self.ranges, self._config, side=self._side)
         self.measured = self._measure(trial)
@@ -126,8 +129,8 @@ class RoundSearch:
             yield from self._lower(trial)
         elif not holds(self.measured.all_16, self._limits):
             self.ended += (
-                "; even with every convolution at INT16 the thresholds do not hold, so look at the ranges and the "
-                "calibration pictures"
+                "; even with every convolution at INT16, an output exceeds the limits. Check the calibration ranges "
+                "and the calibration images"
             )
 
     def _measure(self, trial: SensitivityAnalysis) -> Measurement:
@@ -141,7 +144,7 @@ class RoundSearch:
         for number in range(1, most + 1):
             proposed = self._proposed(in_vain)
             if not proposed:
-                self.ended = "nothing is left to raise that brings a noticeable part of the error"
+                self.ended = "no convolution is left that causes a noticeable share of the error"
                 return
             arrays = self._candidates.ordered([*self.best.tensor_arrays, *(change.tensor for change in proposed)])
             turn = self._turn(number, arrays, raised=proposed)
@@ -152,12 +155,12 @@ class RoundSearch:
                 in_vain |= {change.tensor for change in proposed}
                 idle += 1
             if turn.holds:
-                self.ended = "the thresholds hold"
+                self.ended = "the outputs are within the limits"
                 return
             if idle == PATIENCE:
-                self.ended = f"{idle} rounds in a row improved nothing"
+                self.ended = f"{idle} rounds in a row did not improve the outputs"
                 return
-        self.ended = f"the thresholds do not hold after {most} round{'s' if most > 1 else ''} (--rounds)"
+        self.ended = f"an output exceeds the limits after {most} round{'s' if most > 1 else ''} (--rounds)"
 
     def _proposed(self, in_vain: Collection[str]) -> tuple[Change, ...]:
         """Return the convolutions to raise next, judged by the remaining error."""
@@ -177,7 +180,7 @@ class RoundSearch:
         )
 
     def _lower(self, trial: SensitivityAnalysis) -> Iterator[Round]:
-        """Lower what rounds raised, least sensitive first, as long as the thresholds hold; one round verifies it."""
+        """Lower raised inputs again, least sensitive first, while the outputs stay within the limits."""
         assert self.measured is not None
         brings = {
             self._candidates.domain(sensitivity.domain.name): sensitivity.brings
@@ -197,9 +200,9 @@ class RoundSearch:
                     lowered.append(name)
                 advance(done)
         if not lowered:
-            self.ended += ", and every tensor raised is needed for that"
+            self.ended += ", and every raised tensor is needed"
             return
-        reason = "the thresholds hold without it"
+        reason = "the outputs are within the limits without it"
         changes = tuple(
             Change(name, self._candidates.readers(self._candidates.domain(name)), reason)
             for name in self._candidates.ordered(lowered)
@@ -209,13 +212,13 @@ class RoundSearch:
         turn = self._turn(before.number + 1, arrays, lowered=changes)
         if turn.kept:
             self.before_lowering = before
-            self.ended += f" with {len(added) - len(lowered)} of the {len(added)} tensors raised"
+            self.ended += f" with {len(added) - len(lowered)} of the {len(added)} raised tensors"
         yield turn
 
     def _turn(
         self, number: int, arrays: tuple[str, ...], raised: tuple[Change, ...] = (), lowered: tuple[Change, ...] = ()
     ) -> Round:
-        """Make, dump, compare and decide; what is kept becomes optimized.onnx and fixed.bin."""
+        """Run a round; a kept round provides optimized.onnx and fixed.bin."""
         tried = make_folder(self._folder / "tried")
         run = self._dumps.run(arrays, tried, f"round {number}")
         error, good = output_error(run.outputs), holds(run.outputs, self._limits)
@@ -223,7 +226,7 @@ class RoundSearch:
         if not raised and not lowered:
             kept, verdict = True, f"output error {error:.6f}"
         elif lowered:
-            kept, verdict = good, "the thresholds still hold" if good else "the thresholds do not hold any more"
+            kept, verdict = good, "the outputs stay within the limits" if good else "an output exceeds the limits"
         else:
             before = self.best.error
             kept = good or error <= (1 - WORTH_KEEPING) * before
@@ -240,33 +243,30 @@ class RoundSearch:
 
 
 class Candidates:
-    """All ``convolutions`` of a model, in execution order.
-
-    own  the names in the user's tensor_arrays.
-    """
+    """All ``convolutions`` of a model, in execution order; ``own``: names in the user's tensor_arrays."""
 
     def __init__(self, analysis: Analysis, own: Sequence[str]):
         self.convolutions = convolutions(analysis)
         self._analysis, self._own = analysis, own
 
     def domain(self, name: str) -> str:
-        """What stands for a tensor in a plan."""
+        """Return the name that represents a tensor in a plan."""
         return self._analysis.switch(name)
 
     def name_of(self, domain: str) -> str:
-        """The first name of a domain that input_config.ini can hold; "" without one."""
+        """Return the first name of a domain that input_config.ini can hold; "" without one."""
         return next((c.input for c in self.convolutions if c.domain == domain and _nameable(c.input)), "")
 
     def readers(self, domain: str) -> tuple[str, ...]:
-        """The names of the convolutions that read a domain."""
+        """Return the names of the convolutions that read a domain."""
         return tuple(conv.name for conv in self.convolutions if conv.domain == domain)
 
     def wide(self, run: DumpRun) -> tuple[str, ...]:
-        """The names of those with INT16 inputs in a run."""
+        """Return the names of the convolutions with INT16 inputs in a run."""
         return tuple(conv.name for conv in self.convolutions if run.is_wide(conv.input))
 
     def left(self, run: DumpRun, in_vain: Collection[str] = ()) -> list[Convolution]:
-        """Those that can still be raised above a run; ``in_vain`` are tensors whose raising brought nothing."""
+        """Return the convolutions that can still be raised; ``in_vain``: tensors that were raised without success."""
         barred = {self.domain(name) for name in in_vain}
         return [
             conv
@@ -279,14 +279,14 @@ class Candidates:
         ]
 
     def ordered(self, names: Collection[str]) -> tuple[str, ...]:
-        """The user's own names first, the others in execution order."""
+        """Return the names, the user's own first, the others in execution order."""
         users = [name for name in self._own if name in names]
         order = dict.fromkeys(conv.input for conv in self.convolutions if conv.input in names)
         return tuple(dict.fromkeys([*users, *order]))
 
 
 def _nameable(name: str) -> bool:
-    """Whether input_config.ini can hold the name."""
+    """Return whether input_config.ini can hold the name."""
     try:
         with_tensor_arrays(b"", [name])
     except ConfigError:
@@ -295,10 +295,10 @@ def _nameable(name: str) -> bool:
 
 
 def worth_raising(entries: Iterable[Advice], all_16_would_do: bool) -> list[Advice]:
-    """Return the convolutions with the verdict YES; else those with MAYBE; else the worse half of the rest, if the
-    outputs are within the limits with all convolutions at INT16.
+    """Return the convolutions to raise next, one per domain, among measured convolutions.
 
-    Only measured convolutions count, one for each domain.
+    These are the convolutions with the verdict YES, or else MAYBE. Without either, they are the worse half of the rest,
+    if the outputs are within the limits with all convolutions at INT16.
     """
     advice: dict[str, Advice] = {}
     for entry in entries:
@@ -318,7 +318,7 @@ def worth_raising(entries: Iterable[Advice], all_16_would_do: bool) -> list[Advi
 
 
 def why(entry: Advice) -> str:
-    """The evidence for raising a convolution, measured first."""
+    """Return the evidence for raising a convolution, measured first."""
     assert entry.measured is not None
-    share = f"its 8 bits alone bring {100 * entry.measured.brings_share:.0f} % of the error that was left"
+    share = f"quantising only this input causes {100 * entry.measured.brings_share:.0f} % of the remaining error"
     return ", ".join(filter(None, [share, rules_text(entry.signs)]))

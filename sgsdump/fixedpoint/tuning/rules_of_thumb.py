@@ -1,8 +1,8 @@
-"""The SDK manual's rules for INT16 convolution inputs, applied to the results of a calibration and a comparison.
+"""Rules of the SDK manual for INT16 convolution inputs, applied to a calibration and a comparison.
 
 1. The range of the convolution's input, max - min, is over 30.
-2. That range is wide and the float model's values are concentrated in a small part of it.
-3. A layer's RMSE (float against fixed model) is over 0.5: the inputs of the convolutions before it.
+2. The range is wide, and the values of the float model are concentrated in a small part of the range.
+3. The RMSE of a layer (fixed against float model) is over 0.5: this selects the nearest convolutions before the layer.
 """
 
 from __future__ import annotations
@@ -29,9 +29,14 @@ RMSE_OVER = 0.5
 
 @dataclass(frozen=True)
 class Convolution:
-    """One convolution: what it is called by (its node's output), its operator type, its first input, that input's
-    domain, the tensor its operator stores, whether it reads the picture (always 8 bits), and the words of
-    ``tensor_arrays`` that raise its input (none: the input's own name)."""
+    """One convolution.
+
+    name           output of its node.
+    input          its first input; ``domain``: domain of the input.
+    layer          tensor that its operator stores.
+    reads_picture  whether it reads an image, which always has 8 bits.
+    config_names   words of ``tensor_arrays`` that raise the input; empty for the input's own name.
+    """
 
     name: str
     op_type: str
@@ -43,25 +48,26 @@ class Convolution:
 
     @property
     def known_input(self) -> str:
-        """The input, or where it is a copy that the converter makes of a tensor of the model that tensor."""
+        """The input, or the model's tensor that the input copies (the converter makes such copies)."""
         copied = any(self.input == f"{word}{RESHAPED}" for word in self.config_names)
         return self.input.removesuffix(RESHAPED) if copied else self.input
 
     @property
     def shown_input(self) -> str:
-        """The input for a person: the words to write, and the tensor where that is another."""
+        """The input for display: the words of ``tensor_arrays``, and the tensor if its name differs."""
         words = ", ".join(self.config_names)
         return f"{words} ({self.input})" if words not in ("", self.input) else self.input
 
 
 @dataclass(frozen=True)
 class Signs:
-    """The signs of one convolution that the rules see; None where the file they need was not given.
+    """The figures of one convolution that the rules use; None if the required file was not given.
 
-    limits  calibrated range of its input; ``levels`` how many of an 8-bit quantiser's 256 levels of that range hold
-            99 % of the float values; ``narrow`` is rule 2.
-    row     the comparison's row of what it stores; ``after`` the worst row it is the nearest convolution before.
-    raised  whether its input is INT16 in the fixed model's dump: then the comparison does not show what 8 bits do.
+    limits  calibrated range of its input.
+    levels  number of the range's 256 8-bit levels that hold 99 % of the float values; ``narrow``: rule 2.
+    row     row of the comparison for the tensor that it stores.
+    after   worst row among the layers that it is the nearest convolution before.
+    raised  whether its input is INT16 in the fixed model's dump; the comparison then does not show the effect of INT8.
     """
 
     limits: tuple[float, float] | None = None
@@ -73,32 +79,32 @@ class Signs:
 
     @property
     def width(self) -> float:
-        """max - min of the input's range, 0 without one."""
+        """The width of the input's range, max - min; 0 without a range."""
         return self.limits[1] - self.limits[0] if self.limits else 0.0
 
     @property
     def wide(self) -> bool:
-        """Rule 1."""
+        """Whether rule 1 applies."""
         return self.width > WIDE
 
     @property
     def spoilt(self) -> bool:
-        """Rule 3."""
+        """Whether rule 3 applies."""
         return self.after is not None and self.after.error > RMSE_OVER
 
     @property
     def arises_here(self) -> bool:
-        """Whether most of the error that rule 3 sees is not there yet in the layers before."""
+        """Whether at least half of the error that rule 3 uses arises after the layers before."""
         return self.after is not None and (self.after.rise >= self.after.error / 2)
 
     @property
     def fired(self) -> int:
-        """How many rules say INT16."""
+        """The number of rules that apply."""
         return self.wide + bool(self.narrow) + self.spoilt
 
 
 def convolutions(analysis: Analysis) -> list[Convolution]:
-    """Every convolution and fully connected operator with constant weights, in execution order."""
+    """Return every convolution and fully connected operator with constant weights, in execution order."""
     graph, words = analysis.graph, RaisedInputs(analysis).words
     return [
         Convolution(
@@ -117,19 +123,19 @@ def convolutions(analysis: Analysis) -> list[Convolution]:
 
 
 def config_names(names: Iterable[str], convolutions: Iterable[Convolution]) -> tuple[str, ...]:
-    """The words to write into ``tensor_arrays`` for first inputs, each once."""
+    """Return the words of ``tensor_arrays`` for first inputs, each once."""
     words = {conv.input: conv.config_names or (conv.input,) for conv in convolutions}
     return tuple(dict.fromkeys(word for name in names for word in words.get(name, (name,))))
 
 
 def ranges_of_model(graph: Graph, ranges: Mapping[str, Range], source: str) -> dict[str, Range]:
-    """Return the ranges by the model's own names. Raises ConfigError when no tensor of the model is among them."""
+    """Return the ranges by the model's own names. Raises ConfigError if they name no tensor of the model."""
     names = [*graph.inputs, *(name for node in graph.nodes for name in node.output if name)]
     pairs = pair_ranges([*names, *graph.constants], ranges)
     if not pairs.keys() & set(names):
         raise ConfigError(
-            f"{source} names no layer of this model (it has {_first(ranges)}; the model has {_first(names)}); "
-            f"was it calibrated on another one?"
+            f"{source}: no name is a layer of this model (file: {_first(ranges)}; model: {_first(names)}). Give the "
+            f"ranges of this model"
         )
     return {name: ranges[listed] for name, listed in pairs.items()}
 
@@ -142,10 +148,11 @@ def read_signs(
     comparison: Comparison | None = None,
     fixed_dump: Dump | None = None,
 ) -> dict[str, Signs]:
-    """Convolution's name -> what the rules see of it; ``ranges`` are by the model's names, ``comparison`` is of the
-    fixed dump against the float dump.
+    """Return the signs of each convolution, by its name.
 
-    Raises ConfigError when the float dump holds no convolution's input.
+    ranges      by the model's names.
+    comparison  of the fixed dump against the float dump.
+    Raises ConfigError if the float dump has no input of a convolution.
     """
     spread = _spread(convolutions, ranges, float_dump) if float_dump is not None else {}
     raised = _int16(convolutions, fixed_dump) if fixed_dump is not None else frozenset()
@@ -170,13 +177,13 @@ def read_signs(
 
 
 def _spread(convolutions: list[Convolution], ranges: Mapping[str, Range], dump: Dump) -> dict[str, Distribution]:
-    """How the float values of the convolutions' inputs lie in their ranges, by the model's names."""
+    """Return the distribution of the float values of the convolutions' inputs, by the model's names."""
     names = {record.name: record for record in layers(dump)}
     pairs = pair_ranges(dict.fromkeys(conv.input for conv in convolutions), dict.fromkeys(names))  # type: ignore[arg-type]
     if not pairs:
         raise ConfigError(
-            f"{dump.path or 'the dump'} holds no convolution's input of this model (it has {_first(names)}; the model "
-            f"reads {_first([conv.input for conv in convolutions])}); is it a dump of another one?"
+            f"{dump.path or 'the dump'}: no tensor is a convolution's input of this model (dump: {_first(names)}; "
+            f"model: {_first([conv.input for conv in convolutions])}). Give a dump of this model"
         )
     own_names = {dumped: name for name, dumped in pairs.items()}
     few = Dump([names[name] for name in own_names], path=dump.path)
@@ -187,7 +194,7 @@ def _spread(convolutions: list[Convolution], ranges: Mapping[str, Range], dump: 
 
 
 def _int16(convolutions: list[Convolution], dump: Dump) -> frozenset[str]:
-    """Inputs of convolutions that the dump of a fixed model holds as INT16."""
+    """Return the inputs of convolutions that are INT16 in the dump of a fixed model."""
     inputs = dict.fromkeys(conv.input for conv in convolutions)
     pairs = pair_ranges(inputs, dict.fromkeys(dump.outputs))  # type: ignore[arg-type]
     quants = {name: dump.outputs[dumped].info.quant for name, dumped in pairs.items()}
@@ -195,9 +202,9 @@ def _int16(convolutions: list[Convolution], dump: Dump) -> frozenset[str]:
 
 
 def _worst_after(graph: Graph, rows: Mapping[str, Row]) -> dict[str, Row]:
-    """Convolution -> the row of the largest error among the layers it is the nearest convolution before.
+    """Return, by convolution, the worst row among the layers that it is the nearest convolution before.
 
-    A Softmax's row is left out: its input, the logits, shows the same error without hiding it.
+    Rows of Softmax are left out, because the logits show the same error better.
     """
     nearest: dict[str, frozenset[str]] = {}
     worst: dict[str, Row] = {}

@@ -1,16 +1,17 @@
-"""Search for the best quant plans, each tried by fake quantisation.
+"""Search for the best plans, each tried by fake quantisation.
 
-1. Every domain is measured alone, at 8 bits among INT16 and at INT16 among 8 bits (``Surrogate``); of many domains on
-   some of the pictures (``PlanScores.ranking``), as this ranks plans and judges none.
-2. With more than EXHAUSTIVE domains the plan to take comes first: the smallest that goes ENOUGH of the way to INT16.
-3. For each compression rate integer programs and a descent on the model propose plans; all are verified.
-4. With at most EXHAUSTIVE domains every plan within the highest rate is tried, so the best is the best there is. With
-   more, the verified best of each rate is improved by the neighbours (drop, add, swap) that the model ranks first.
+1. Every domain is measured alone: only this domain at 8 bits, and only this domain at INT16 (``Surrogate``). With many
+   domains, some of the images are enough (``PlanScores.ranking``), because this step only ranks plans.
+2. With more than EXHAUSTIVE domains, the recommended plan is searched first: the smallest plan that removes ENOUGH of
+   the error that INT16 removes.
+3. For each compression rate, integer programs and a descent on the model propose plans; all are verified.
+4. With at most EXHAUSTIVE domains, every plan within the highest rate is tried, so the best plan is optimal. With more,
+   the best plan of each rate is improved by the neighbours (drop, add, swap) that the model ranks first.
 
-Of plans that rival one another in 2 and 4 those are verified that are best on the pictures that ranked, where these are
-not all.
+If the ranking images are not all images, rival plans of steps 2 and 4 run on the ranking images first, and only the
+best of them on all images.
 
-All plans ever verified are one pool; a rate gets the best of the pool that fits, so a higher rate is never worse.
+All verified plans form one pool. A rate gets the best plan of the pool that fits, so a higher rate is never worse.
 """
 
 from __future__ import annotations
@@ -31,25 +32,25 @@ from sgsdump.fixedpoint.tuning.plan_scores import SAVE_SECONDS, PlanScores
 from sgsdump.fixedpoint.tuning.proposals import Surrogate, best_by_model, changes_of, every_plan, proposals
 
 AT_ONCE = 8  # neighbours verified together
-PATIENCE = 2  # such groups without gain before a rate is left
-GROUPS = 8  # such groups for a rate at most
-HALVINGS = 10  # rates tried on the way to a target at most
-SHRINKS = 24  # groups of smaller neighbours of a plan that reaches a target at most
-# The smallest plan that goes this part of the way from INT8's error to INT16's is the one to take.
+PATIENCE = 2  # groups without gain before a rate ends
+GROUPS = 8  # most groups for a rate
+HALVINGS = 10  # most rates tried for a target
+SHRINKS = 24  # most groups of smaller neighbours of a plan that reaches a target
+# The smallest plan that removes this share of the difference between the errors of INT8 and INT16 is good enough.
 ENOUGH = 0.95
 Left = Callable[[], float]
-"""Gives the seconds left."""
+"""Returns the remaining seconds."""
 EXHAUSTIVE = 12
-PROPOSALS = 6  # plans proposed for a rate at most
-SMALLER = "smaller plans that are as good as *"
+PROPOSALS = 6  # most proposals for a rate
+SMALLER = "smaller plans as good as *"
 RATES = (0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
-# The pictures are what runs side by side: threads of BLAS beside them take the processors from each other.
+# Images run in parallel; threads of BLAS would compete with them for the processors.
 one_blas_thread = threadpool_limits.wrap(limits=1, user_api="blas")
 
 
 @dataclass(frozen=True)
 class Proposed:
-    """A plan for a rate: what the model predicted of it; its score is in the pool."""
+    """A plan for a rate, with the error that the model predicts; its score is in the pool."""
 
     rate: float
     plan: Plan
@@ -58,12 +59,18 @@ class Proposed:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """``plans`` by rising rate, ``smallest`` goes ENOUGH of the way (or reaches the target) in the fewest bytes known;
-    ``complete`` False when the time ran out before the search ended, ``unsearched`` what it did not look at then;
-    ``predict`` the error that the model of the search foresees; ``knee`` the plan to take in place of ``smallest``,
-    where a few more bytes buy much; ``within`` the cheapest that was seen within the limits in integers, to be taken
-    before both; ``beyond`` plans that were to be taken, but not by pictures held out, and whether
-    one that is was ``confirmed`` by them, where there were any."""
+    """The result of a search.
+
+    plans       by rising rate.
+    smallest    plan of the fewest bytes that removes ENOUGH error, or reaches the target.
+    ends        all-INT8 and all-INT16.
+    complete    whether the search ended before the time ran out; ``unsearched``: parts that were not tried.
+    predict     returns the error that the model predicts for a plan.
+    knee        plan that is recommended instead of ``smallest`` if a few more bytes gain much.
+    within      cheapest plan within the limits in integers; recommended before both others.
+    beyond      plans that held-out images rejected.
+    confirmed   whether held-out images confirm the recommended plan.
+    """
 
     plans: tuple[Proposed, ...]
     smallest: Proposed
@@ -79,7 +86,7 @@ class SearchResult:
 
     @property
     def taken(self) -> Proposed:
-        """The plan to take."""
+        """The recommended plan."""
         return self.within or self.knee or self.smallest
 
     def proposed(self, rate: float, plan: Plan) -> Proposed:
@@ -87,17 +94,17 @@ class SearchResult:
 
 
 def most_evaluations(domains: int, rates: int) -> int:
-    """No search evaluates more plans than this; ``rates`` 0 for a target."""
+    """Return the largest number of plans that a search evaluates; ``rates``: their number, 0 for a target."""
     searched = 2 * domains + 2 + rates * (PROPOSALS + AT_ONCE * GROUPS)
     searched += HALVINGS * (PROPOSALS + bool(rates)) + SHRINKS * (AT_ONCE + 1)
     return max(1 << domains, 2 * domains + 2) if domains <= EXHAUSTIVE else searched
 
 
 def check_rates(rates: Sequence[float]) -> None:
-    """Raises ConfigError for a rate outside (0.5, 1]."""
+    """Raise ConfigError for a rate outside (0.5, 1]."""
     for rate in rates:
         if not 0.5 < rate <= 1:
-            raise ConfigError(f"compression rate {rate:g} is not above 0.5 (all 8 bits) and at most 1 (all 16 bits)")
+            raise ConfigError(f"compression rate {rate:g} must be above 0.5 (all INT8) and at most 1 (all INT16)")
 
 
 def no_limit() -> float:
@@ -108,9 +115,10 @@ def no_limit() -> float:
 def search_rates(
     pool: PlanScores, sizes: Sizes, rates: Sequence[float], left: Left = no_limit, goal: Target | None = None
 ) -> SearchResult:
-    """The best plan found for each rate. ``left`` gives the seconds left; proposals are verified even without any.
+    """Search the best plan for each rate.
 
-    goal  what the smallest plan is to reach, if all-INT16 does; without it, or else, ENOUGH of the way to INT16.
+    left  returns the remaining seconds; proposals are verified even without any.
+    goal  target of the smallest plan, if all-INT16 reaches it; otherwise the plan must remove ENOUGH error.
     """
     check_rates(rates)
     search = Search(pool, sizes, pool.surrogate(_half(left)), left)
@@ -130,7 +138,7 @@ def search_rates(
     else:
         cut_short = [rate for rate in rates if not improve(search, rate, rates)]
         unsearched += [f"neighbours of the plan for rate {rate:g}" for rate in cut_short]
-        # A plan tried for a rate may be smaller still than the one to take.
+        # A plan tried for a rate may be smaller than the recommended plan.
         if not unsearched and not shrink(search, target):
             unsearched.append(SMALLER)
     best = [search.proposed(rate, search.best_within(sizes.limit(rate))) for rate in rates]
@@ -140,7 +148,7 @@ def search_rates(
 
 @one_blas_thread
 def search_target(pool: PlanScores, sizes: Sizes, target: Target, left: Left = no_limit) -> SearchResult:
-    """The plan of the fewest bytes that reaches the target; where no plan tried does, the one that comes nearest."""
+    """Search the plan of the fewest bytes that reaches the target; if no tried plan does, return the nearest."""
     search = Search(pool, sizes, pool.surrogate(_half(left)), left)
     unsearched = _unmeasured(search)
     halved = halve(search, target)
@@ -158,7 +166,7 @@ def search_target(pool: PlanScores, sizes: Sizes, target: Target, left: Left = n
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """One search, as its steps share it: the plans tried, their sizes, a model of their errors, and the time left."""
+    """The shared state of a search: the tried plans, their sizes, a model of their errors, and the remaining time."""
 
     pool: PlanScores
     sizes: Sizes
@@ -167,23 +175,23 @@ class Search:
 
     @property
     def small(self) -> bool:
-        """Whether every plan is tried."""
+        """Whether every plan is tried (few domains)."""
         return len(self.sizes.domains) <= EXHAUSTIVE
 
     def best_within(self, limit: float) -> Plan:
-        """The smallest error of the pool within a limit; of equals the fewest weights at INT16."""
+        """Return the plan of the pool with the smallest error within a limit, on ties the smallest plan."""
         fitting = [plan for plan in self.pool.scores if self.sizes.wide(plan) <= limit]
         least = min(map(self.pool.error, fitting))
         best = (plan for plan in fitting if self.pool.error(plan) == least)
         return min(best, key=lambda plan: (self.sizes.wide(plan), sorted(plan)))
 
     def reaching(self, target: Target) -> list[Plan]:
-        """Plans of the pool that reach the target, the fewest weights first, then the smallest error."""
+        """Return the plans of the pool that reach the target, by number of weights at INT16, then by error."""
         plans = [plan for plan in self.pool.scores if self.reaches(plan, target)]
         return sorted(plans, key=lambda plan: (self.sizes.wide(plan), self.pool.error(plan), sorted(plan)))
 
     def nearest(self, target: Target) -> Plan:
-        """The plan of the pool that comes nearest to the target, of equals the smallest."""
+        """Return the plan of the pool nearest to the target, on ties the smallest plan."""
         sign = -1 if target.at_least else 1
         values = {p: sign * target.of(s, self.pool.outputs, self.pool.error(p)) for p, s in self.pool.scores.items()}
         return min(values, key=lambda plan: (values[plan], self.sizes.wide(plan), sorted(plan)))
@@ -192,11 +200,11 @@ class Search:
         return target.reached(self.pool.scores[plan], self.pool.outputs, self.pool.error(plan))
 
     def untried(self, masks: Iterable[np.ndarray]) -> list[Plan]:
-        """The first few plans of these that the pool does not have."""
+        """Return the first AT_ONCE of these plans that were not tried."""
         return list(islice((plan for plan in map(self.sizes.plan, masks) if not self.pool.is_tried(plan)), AT_ONCE))
 
     def record_best(self, rates: Sequence[float]) -> None:
-        """The best plans so far, for the progress file."""
+        """Save the best plans so far in the progress file."""
         best = {f"{rate:g}": self.best_within(self.sizes.limit(rate)) for rate in rates}
         self.pool.best = {
             rate: {
@@ -211,7 +219,7 @@ class Search:
         return Proposed(rate, plan, self.predict(plan))
 
     def predict(self, plan: Plan) -> float:
-        """The error that the model foresees."""
+        """Return the error that the model predicts."""
         return float(self.model.predict(self.sizes.mask(plan)[None])[0])
 
     def result(self, plans: Iterable[Proposed], smallest: Proposed, unsearched: Sequence[str]) -> SearchResult:
@@ -222,8 +230,10 @@ class Search:
 
 
 def foreseen(sizes: Sizes, model: Surrogate) -> list[np.ndarray]:
-    """Ever smaller plans on the way to the one to take, as the model foresees it without a run of the network: what a
-    search that is cut short has at least. Several, for where the model is too hopeful."""
+    """Return ever smaller plans that remove ENOUGH error by the model alone, without running the network.
+
+    A search that is cut short has at least these plans. There are several, because the model may be too optimistic.
+    """
     low, high = model.predict(np.array([[False], [True]]).repeat(len(sizes.domains), axis=1))
     enough, plans = low - ENOUGH * (low - high), []
     few, many = 0.0, float(sizes.weights.sum())
@@ -239,7 +249,7 @@ def foreseen(sizes: Sizes, model: Surrogate) -> list[np.ndarray]:
 
 
 def try_all(search: Search, limit: float) -> list[str]:
-    """Measure every plan within the limit; returns what the time did not suffice for."""
+    """Measure every plan within the limit; return the parts that the time did not suffice for."""
     pool, sizes = search.pool, search.sizes
     plans = [sizes.plan(mask) for mask in every_plan(sizes.weights, limit)]
     for start in range(0, len(plans), 64):
@@ -251,10 +261,7 @@ def try_all(search: Search, limit: float) -> list[str]:
 
 
 def improve(search: Search, rate: float, rates: Sequence[float]) -> bool:
-    """Verify the neighbours of the best plan that the model ranks first, until they bring no more.
-
-    Returns False when the time ends it.
-    """
+    """Verify the best neighbours of the best plan until they gain nothing; return False if the time ran out."""
     pool, sizes = search.pool, search.sizes
     idle, limit = 0, sizes.limit(rate)
     for _ in range(GROUPS):
@@ -274,10 +281,7 @@ def improve(search: Search, rate: float, rates: Sequence[float]) -> bool:
 
 
 def halve(search: Search, target: Target) -> bool:
-    """Proposals at rates between the last that failed and the smallest that reached the target.
-
-    Returns False when the time ends it.
-    """
+    """Search the smallest rate that reaches the target by bisection; return False if the time ran out."""
     pool, sizes, model = search.pool, search.sizes, search.model
     low, high = 0.0, float(sizes.weights.sum())
     for _ in range(HALVINGS):
@@ -294,9 +298,9 @@ def halve(search: Search, target: Target) -> bool:
 
 
 def shrink(search: Search, target: Target) -> bool:
-    """Smaller neighbours of the smallest plan that reaches the target, while one of them reaches it too.
+    """Verify smaller neighbours of the smallest plan that reaches the target, while one of them reaches the target too.
 
-    Returns False when the time ends it.
+    Return False if the time ran out.
     """
     pool, sizes, model = search.pool, search.sizes, search.model
     idle = 0
@@ -318,18 +322,18 @@ def shrink(search: Search, target: Target) -> bool:
 
 
 def _half(left: Left) -> Left:
-    """The first half of the time left: what is measured must be put to use."""
+    """Return the time left for measuring: half of it, because the results must still be used."""
     reserved = left() / 2
     return left if reserved == math.inf else lambda: left() - reserved
 
 
 def _enough(search: Search) -> Target:
     low, high = search.pool.error(frozenset()), search.pool.error(frozenset(search.sizes.domains))
-    low = low if math.isfinite(low) else max(high, 1.0)  # 1: as of an output without any signal
+    low = low if math.isfinite(low) else max(high, 1.0)  # 1: error of an output without any signal
     return Target("error", False, low - ENOUGH * (low - high if low > high else 0.0))
 
 
 def _unmeasured(search: Search) -> list[str]:
-    """The plans that the surrogate did not see, where they are all there is."""
+    """Return the measurements that the surrogate misses, as text."""
     few = 0 if search.small else search.pool.unmeasured
-    return [f"each convolution alone on {few} of the {len(search.pool.ranking)} pictures"] if few else []
+    return [f"each convolution alone on {few} of the {len(search.pool.ranking)} images"] if few else []

@@ -1,15 +1,15 @@
-"""Sensitivity analysis: what each convolution's 8 bits cost: its own error, the one it inherits, the outputs' error.
+"""Sensitivity analysis: the cost of INT8 at each convolution, as own error, inherited error and output error.
 
-What one convolution does alone is compared with the model with every convolution at INT16 (its inputs are then as good
-as float); what is left of the error when one is raised is compared with the float model. The error of a tensor is
-Σ|a-b| / Σ|b| over all pictures (the SDK's RMSE); the output error is its mean over the outputs, where a Softmax is
-judged by its input (``objective.watched_tensors``). Two plans a domain and two more are tried on each picture.
+The effect of one convolution at 8 bits is measured against the model with every convolution at INT16, where its inputs
+are as good as float. The error that remains with one convolution raised is measured against the float model. The error
+of a tensor is Σ|a-b| / Σ|b| over all images (the SDK's RMSE). The output error is its mean over the outputs, where a
+Softmax is judged by its input (``objective.watched_tensors``). Each image runs two plans per domain, and two more.
 
-A plan runs the network from its domain on, so all plans take as long as the square of the domains' number. Where these
-are many, the first pictures alone rank them (``ranked_on``), and the HEAD that cost most are measured on all.
+A plan runs the network from its domain on, so the time grows with the square of the number of domains. With many
+domains, only the first images rank them (``ranked_on``), and the worst domains (HEAD) are measured on all images.
 
-A range that does not hold its tensor's values spoils them at 16 bits too: where the float model's values on a picture
-go beyond it, the domain is also tried with a range that holds them.
+A range that clips the values of its tensor spoils them at INT16 too. If the float model's values on an image exceed the
+range, the domain is also tried with a range that contains them.
 """
 
 from __future__ import annotations
@@ -50,33 +50,32 @@ from sgsdump.progress import Advance, unwatched
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 
-# A range is taken to clip where values go beyond it by this part of its width.
+# A range clips if values exceed it by this share of its width.
 BEYOND = 0.1
-# Eight bits leave so loud a channel's neighbours 64 steps, on either side of 0 half of these.
+# Next to a channel this loud, 8 bits leave other channels 64 steps, half of them on either side of 0.
 LOUD = 4.0
 FEWEST_CHANNELS = 4
-# Of one picture's layers, float32, that are measured together; some four copies of them are held.
+# Bytes of one image's layers (float32) that are measured together; about four copies are held.
 PART_BYTES = 64 << 20
-# Domains times pictures that rank them: on a network of 50 convolutions four pictures, on one of 200 one.
+# Domains times ranking images: four images for a network of 50 convolutions, one for 200.
 RANKED = 200
-# Domains by what they bring, and by what they give back, that are measured on all pictures.
+# Number of domains that cause most, and of those that remove most, that are measured on all images.
 HEAD = 8
 Arrays = Mapping[str, np.ndarray]
 LabelledPictureFeed = tuple[str, Arrays, Arrays]
-"""(label, feed of the float model, the same with pictures as raw bytes)"""
+"""(label, feed of the float model, the same feed with images as raw bytes)"""
 
 
 @dataclass(frozen=True)
 class LayerSensitivity:
     """The effect of one domain's convolutions on the error.
 
-    own        convolution -> error of what it stores, this domain alone at 8 bits and every other at 16, against all
-               at 16 bits.
-    inherited  convolution -> error of what it stores, this domain alone at 16 bits and every other at 8, against float.
-    brings     output error with this domain alone at 8 bits, against all at 16 bits.
-    left       output error with this domain alone at 16 bits, against float.
-    in_all     convolution -> error of what it stores with every domain as in the base plan, against float.
-    held       as ``left``, with ranges that hold the float model's values; None where the ranges do.
+    own          convolution -> error of its stored tensor with only this domain at 8 bits, against all at INT16.
+    inherited    convolution -> error of its stored tensor with only this domain at INT16, against float.
+    brings       output error with only this domain at 8 bits, against all at INT16.
+    left         output error with only this domain at INT16, against float.
+    in_all       convolution -> error of its stored tensor in the base plan, against float.
+    held         like ``left``, with ranges that contain the float model's values; None if the ranges already do.
     held_ranges  these ranges, by tensor.
     """
 
@@ -90,7 +89,7 @@ class LayerSensitivity:
     held_ranges: Mapping[str, Range] = field(default_factory=dict)
 
     def scaled(self, share: float) -> LayerSensitivity:
-        """With the outputs' errors times ``share``: what they are on all pictures, taken from some."""
+        """Return the sensitivity with output errors times ``share``, which extrapolates from some images to all."""
         if share == 1.0:
             return self
         held = None if self.held is None else self.held * share
@@ -99,7 +98,7 @@ class LayerSensitivity:
 
 @dataclass(frozen=True)
 class LoudChannel:
-    """A channel whose values reach LOUD times as far as those of half of the others, or further."""
+    """A channel whose values reach at least LOUD times as far as those of half of the others."""
 
     index: int
     count: int
@@ -109,9 +108,14 @@ class LoudChannel:
 
 @dataclass(frozen=True)
 class Contributions:
-    """What a domain's 8 bits bring by their places: the output error with its inputs alone at 8 bits, and with the
-    weights of its convolutions alone, against all at 16 bits; the channel of the input that takes the steps from the
-    others, and the output channel whose weights do where they have one scale; ``one_scale``: at every level."""
+    """The contributions of a domain's inputs and weights to the output error, against all at INT16.
+
+    inputs     output error with only its inputs at 8 bits.
+    weights    output error with only the weights of its convolutions at 8 bits.
+    channel    input channel that leaves the others few steps.
+    row        output channel whose weights leave the others few steps, if they share one scale.
+    one_scale  whether the weights share one scale at every level.
+    """
 
     inputs: float
     weights: float
@@ -122,14 +126,16 @@ class Contributions:
 
 @dataclass(frozen=True)
 class Measurement:
-    """``sensitivities`` in execution order; ``all_8`` and ``all_16`` are the judged tensors' sums against float.
+    """The result of a sensitivity analysis.
 
-    all_8   of the base plan: every convolution at 8 bits, but for those that it has at 16.
-
-    runs    plans tried, on all pictures together.
-    ranked_on  pictures that every domain was measured on; errors of the outputs that were measured on these alone are
-            taken in proportion to the error of the base plan on all.
-    logits  judged tensors that replace the Softmax they feed.
+    pictures       number of images.
+    runs           number of tried plans, over all images.
+    logits         judged tensors that replace the Softmax that they feed.
+    all_8          sums of the judged tensors against float in the base plan: INT8 except for inputs already at INT16.
+    all_16         the same with every convolution at INT16.
+    sensitivities  in execution order.
+    ranked_on      number of images on which every domain was measured. Output errors measured on these images alone
+                   are scaled by the error of the base plan on all images.
     """
 
     pictures: int
@@ -141,14 +147,19 @@ class Measurement:
     ranked_on: int = 0
 
     def held_ranges(self, convolution: str) -> Mapping[str, Range]:
-        """The ranges that hold the values of a convolution's domain, where those of calibration do not."""
+        """Return the ranges that contain the values of a convolution's domain, if the calibrated ranges do not."""
         return next(found.held_ranges for found in self.sensitivities if convolution in found.domain.convolutions)
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Domains that are measured together, ``walk`` over their plans, which gives ``watched``: the tensors judged and
-    what the domains' convolutions store. ``plans`` by what they are for: a domain's name, or "" for the base."""
+    """Domains that are measured together.
+
+    watched  judged tensors, and tensors that the domains' convolutions store.
+    walk     runs plans, and returns the watched tensors.
+    lowered  plan -> domain that alone has 8 bits.
+    raised   plan -> domain that is raised above the base plan.
+    """
 
     domains: tuple[Domain, ...]
     watched: frozenset[str]
@@ -157,14 +168,14 @@ class _Part:
     raised: Mapping[frozenset[str], str]
 
     def plans(self, base: frozenset[str], domains: Container[str]) -> list[frozenset[str]]:
-        """The base, and what is tried of these domains."""
+        """Return the base plan, and the plans of these domains."""
         wanted = (plan for found in (self.lowered, self.raised) for plan, name in found.items() if name in domains)
         return list(dict.fromkeys([base, *wanted]))
 
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """The domains of a part that are measured, by name: every convolution at 16 bits, then their plans."""
+    """The measured domains of a part, by name; ``prepared``: every convolution at INT16, then the other plans."""
 
     number: int
     domains: Mapping[str, Domain]
@@ -173,7 +184,7 @@ class _Task:
 
 @dataclass
 class _Scores:
-    """Picture by picture; those of a domain by its name."""
+    """Scores of each image; scores of a domain by its name."""
 
     wide: list[Score] = field(default_factory=list)
     narrow: list[Score] = field(default_factory=list)
@@ -186,16 +197,16 @@ class _Scores:
 
 
 class SensitivityAnalysis:
-    """Measures how sensitive one float model's outputs are to each convolution's 8 bits.
+    """Measures the sensitivity of a float model's outputs to INT8 at each convolution.
 
-    side    what calibration found beside the ranges. Plans round on the way as the hardware does.
-    base    first inputs that have 16 bits already: what is raised is raised above these.
-    judged  the tensors that the outputs are judged by.
-    layers  convolution -> the tensor its operator stores (after a fused Relu or Add).
-    runs    plans tried on each picture.
+    side    results of calibration besides the ranges; plans round like the chip does.
+    base    first inputs that already have INT16; further inputs are raised in addition.
+    judged  tensors that the outputs are judged by.
+    layers  convolution -> tensor that its operator stores (after a fused Relu or Add).
+    runs    number of plans on each image.
 
-    What the convolutions store is kept for several plans at a time. Where that is more than PART_BYTES, the domains are
-    measured a part after the other.
+    Stored tensors are kept for several plans at a time. If they take more than PART_BYTES, the domains are measured in
+    parts.
     """
 
     def __init__(
@@ -223,23 +234,23 @@ class SensitivityAnalysis:
 
     @property
     def ranked_on(self) -> int:
-        """How many pictures, the first ones, every domain is measured on."""
+        """The number of first images on which every domain is measured."""
         return max(1, RANKED // max(1, len(self.trial.domains)))
 
     def most_runs(self, pictures: int) -> int:
-        """Plans tried on so many pictures, at most."""
+        """Return the largest number of plans that are run on this many images."""
         ranked = min(pictures, self.ranked_on)
         head = min(4 * HEAD, 2 * len(self.trial.domains))
         return ranked * self.runs + (pictures - ranked) * (head + 2 * len(self._parts))
 
     def _check_outputs(self) -> None:
-        """Raises ValuesError where the ranges say already that no error can be measured: before anything long."""
+        """Raise ValuesError if the ranges already show that no error can be measured, before a long run."""
         ends = [(r.low, r.high) for name in self.judged if (r := self.trial.ranges.get(name)) is not None]
         if len(ends) == len(self.judged) > 0 and not np.round(ends, DECIMALS).any():
             raise ValuesError(ALL_ZERO)
 
     def _divided(self) -> list[list[Domain]]:
-        """The domains in parts whose layers take at most PART_BYTES, or are one domain's."""
+        """Return the domains in parts whose stored tensors take at most PART_BYTES; a part has at least one domain."""
         parts: list[list[Domain]] = [[]]
         size = 0
         for domain in self.trial.domains:
@@ -264,9 +275,9 @@ class SensitivityAnalysis:
         )
 
     def measure(self, feeds: Iterable[LabelledPictureFeed], advance: Advance = unwatched) -> Measurement:
-        """The sensitivity of every domain; ``advance`` is called with the number of plans tried.
+        """Measure the sensitivity of every domain; ``advance`` is called with the number of tried plans.
 
-        Raises InputError when there is no picture, ValuesError when the outputs cannot be compared.
+        Raises InputError without images, and ValuesError if the outputs cannot be compared.
         """
         self._check_outputs()
         scores, head, count = _Scores(), self._every, 0
@@ -280,7 +291,7 @@ class SensitivityAnalysis:
                     self._measure_part(task, (feed, self._fixed_feed(feed, raw)), scores, advance)
                     release_unused()
         if not scores.wide:
-            raise InputError("there is no picture to measure on")
+            raise InputError("there is no image to measure on")
         ranked, share = min(count, self.ranked_on), 1.0
         if head != self._every:
             advance(self.most_runs(count))
@@ -301,7 +312,7 @@ class SensitivityAnalysis:
         )
 
     def _tasks(self, domains: Collection[str]) -> list[_Task]:
-        """What is measured of these domains; the first part always, whose base plan is that of all."""
+        """Return the tasks for these domains; always with the first part, which runs the base plan."""
         tasks = []
         for number, part in enumerate(self._parts):
             chosen = {domain.name: domain for domain in part.domains if domain.name in domains}
@@ -311,8 +322,7 @@ class SensitivityAnalysis:
         return tasks
 
     def _head(self, scores: _Scores) -> frozenset[str]:
-        """The domains that bring most to the outputs' error, and those that give most of it back; all of them where
-        that cannot be told from the pictures measured so far."""
+        """Return the domains that cause most of the output error, and those that remove most; all if unknown."""
         names, judged = [domain.name for domain in self.trial.domains], self.judged
 
         def error(found: Mapping[str, list[Score]], name: str) -> float:
@@ -328,7 +338,7 @@ class SensitivityAnalysis:
         return frozenset([*most, *sorted(names, key=lambda name: left[name])[:HEAD]])
 
     def _measure_part(self, task: _Task, feeds: tuple[Arrays, Arrays], scores: _Scores, advance: Advance) -> None:
-        """One part on one picture; ``feeds``: of the float and of the fixed model."""
+        """Measure one part on one image; ``feeds``: of the float and of the fixed model."""
         number, prepared, domains = task.number, task.prepared, task.domains
         part, judged = self._parts[number], self.judged
         inputs = self._inputs.intersection(name for domain in domains.values() for name in domain.inputs)
@@ -341,7 +351,7 @@ class SensitivityAnalysis:
         layers = dict.fromkeys(name for domain in part.domains for name in self._stored(domain))
         for plan, values in visit.run(prepared[1:], partial(self._needed, part)):
             scores.runs += 1
-            # With one or two domains a plan is several of these at once.
+            # With one or two domains, a plan has several of these roles.
             if plan == self._base:
                 if not number:
                     scores.narrow.append(self._score(values, real, judged))
@@ -366,7 +376,7 @@ class SensitivityAnalysis:
             scores.held[name].append(Score(1, {n: scores.up[name][-1].sums[n] for n in judged}))
 
     def _needed(self, part: _Part, plan: frozenset[str]) -> Collection[str]:
-        """The tensors that are scored under a plan."""
+        """Return the tensors that are scored in a plan."""
         if plan == self._base:
             return part.watched
         names = {name for found in (part.lowered, part.raised) if (name := found.get(plan)) is not None}
@@ -375,8 +385,10 @@ class SensitivityAnalysis:
     def _clipped(
         self, domains: Iterable[Domain], ends: Mapping[str, tuple[float, float]]
     ) -> dict[str, dict[str, Range]]:
-        """Domain -> ranges that hold the values of one picture, where those of the trial do not; ``ends`` of the
-        float model's tensors on it."""
+        """Return, by domain, ranges that contain the values of one image, if the ranges of the trial do not.
+
+        ``ends``: lowest and highest values of the float model's tensors on this image.
+        """
         trial, clipped = self.trial, {}
         for domain in domains:
             root = trial.analysis.domain[domain.name]
@@ -391,7 +403,7 @@ class SensitivityAnalysis:
         return clipped
 
     def try_plan(self, raised: Iterable[str], feeds: Iterable[LabelledPictureFeed]) -> Totals:
-        """The judged tensors' sums against float with these domains at INT16 and every other at 8 bits."""
+        """Return the sums of the judged tensors against float, with only these domains at INT16."""
         walk = self._parts[0].walk
         plan = walk.ordered([frozenset(raised)])
         scores = []
@@ -403,7 +415,7 @@ class SensitivityAnalysis:
         return total(scores).sums
 
     def contributions(self, convolution: str, feeds: Iterable[LabelledPictureFeed]) -> Contributions:
-        """What the 8 bits of a convolution's domain bring, its inputs and its weights apart."""
+        """Measure the contributions of the inputs and of the weights of a convolution's domain separately."""
         trial, walk, judged = self.trial, self._parts[0].walk, self.judged
         domain = next(domain for domain in trial.domains if convolution in domain.convolutions)
         narrow = self._every - {domain.name}
@@ -435,13 +447,13 @@ class SensitivityAnalysis:
         return [self.layers[name] for name in domain.convolutions]
 
     def _fixed_feed(self, feed: Arrays, raw: Arrays) -> Arrays:
-        """Raw bytes for pictures that are quantised; what stays float is fed as the float model is."""
+        """Return raw bytes for quantised images, and the float model's feed for other inputs."""
         return {name: raw[name] if name in self._pictures else feed[name] for name in feed}
 
     def _float_values(
         self, feed: Arrays, names: frozenset[str], inputs: Collection[str]
     ) -> tuple[dict[str, np.ndarray], dict[str, tuple[float, float]]]:
-        """The float model's tensors ``names``, and the lowest and highest value of ``inputs``."""
+        """Return the float model's tensors ``names``, and the lowest and highest value of ``inputs``."""
         values, ends = {}, {}
         for layer in self._float.run(feed, only=names.union(inputs)):
             if layer.name in names:
@@ -454,8 +466,8 @@ class SensitivityAnalysis:
         for name in names:
             if values[name].shape != against[name].shape:
                 raise ValuesError(
-                    f"output {name!r} changes its shape with the values (post-processing in the model?): "
-                    f"{list(values[name].shape)} and {list(against[name].shape)}; advise on the model without that part"
+                    f"the shape of output {name!r} depends on the values: {list(values[name].shape)} and "
+                    f"{list(against[name].shape)}. Use the model without post-processing"
                 )
         return score(values, {name: against[name] for name in names}, axes=self._axes)
 
@@ -467,7 +479,7 @@ class SensitivityAnalysis:
         inherited = {name: error_of(raised[self.layers[name]]) for name in domain.convolutions}
         left = output_error({n: raised[n] for n in self.judged})
         of_outputs = {n: lowered[n] for n in self.judged}
-        # With all at 16 bits a Sigmoid far below 0 may be exactly 0: nothing is a part of that.
+        # With all at INT16, a Sigmoid far below 0 may be exactly 0, and a relative error is undefined.
         brings = output_error(of_outputs) if any(sums.b1 for sums in of_outputs.values()) else 0.0
         in_all = {name: error_of(as_is[self.layers[name]]) for name in domain.convolutions if as_is}
         left_held = None if held is None else output_error(held)
@@ -475,7 +487,7 @@ class SensitivityAnalysis:
 
 
 def _further(reaches: np.ndarray, values: np.ndarray | None, axis: int) -> np.ndarray:
-    """How far the channels reach, with these values too; an input of the network, which no layer makes, is left out."""
+    """Return the reach of the channels including these values; None (an input of the network) changes nothing."""
     if values is None or values.ndim < 2 or not values.size:
         return reaches
     found = np.abs(np.moveaxis(values, axis, 0)).reshape(values.shape[axis], -1).max(axis=1)
@@ -483,7 +495,7 @@ def _further(reaches: np.ndarray, values: np.ndarray | None, axis: int) -> np.nd
 
 
 def loud_channel(reaches: np.ndarray) -> LoudChannel | None:
-    """The channel that reaches furthest, where it is LOUD beside half of the others."""
+    """Return the channel that reaches furthest, if it reaches LOUD times as far as half of the others."""
     if reaches.size < FEWEST_CHANNELS or not np.isfinite(reaches).all():
         return None
     index = int(reaches.argmax())
@@ -497,7 +509,7 @@ def _bytes_of(shape: Sequence[int | None]) -> int:
 
 
 def stored_layers(analysis: Analysis) -> dict[str, str]:
-    """Convolution's output -> the output of the operator it is computed in."""
+    """Return, by a convolution's output, the output of the operator that computes it."""
     return {
         node.output[0]: op.outputs[0]
         for op in analysis.operators

@@ -1,4 +1,4 @@
-"""Prepare a search."""
+"""Preparation of a search: the plans, their costs, the images, and the progress file's fingerprint."""
 
 from __future__ import annotations
 
@@ -30,19 +30,22 @@ from sgsdump.progress import SILENT, Progress
 from sgsdump.sidecars.input_config import InputConfig
 from sgsdump.tensors.types import Range
 
-# Plans are judged on this many of the calibration pictures, evenly chosen.
+# Number of evenly chosen calibration images that judge plans.
 PICTURES = 10
-# Of the progress file: one of another form is not read.
+# Version of the progress file; files of other versions are ignored.
 FORM = b"4"
 Arrays = Mapping[str, np.ndarray]
 PictureFeed = tuple[Arrays, Arrays] | tuple[Arrays, Arrays, str, Any]
-"""(feed of the float model, the same with pictures as raw bytes), and where it comes from and its label"""
+"""(feed of the float model, the same feed with images as raw bytes), and optionally source and label"""
 
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """``sizes``: those of ``costs`` that steer the search, ``cost`` which these are; ``held_out``: pictures that the
-    search does not see."""
+    """A prepared search.
+
+    cost      cost that the search minimises; ``sizes``: its counts.
+    held_out  images that the search does not use.
+    """
 
     trial: PlanTrial
     pool: PlanScores
@@ -57,15 +60,15 @@ class Setup:
 
 @dataclass(frozen=True)
 class Judging:
-    """How plans are judged.
+    """Options for judging plans.
 
-    metric     the user's, with its ``metric_text``.
-    objective  how the errors of several outputs become one; their mean without.
-    file       the progress file; what it knows is taken over when model, ranges, pictures and ``metric_text`` agree.
-    workers    a cluster runs the plans, with the same results; without one, threads here do. The metric runs here.
-    cost       what the search makes small: BYTES of weights, or MACS at 16 bits.
-    side       what calibration found beside the ranges: the trials round as the hardware does where they know it.
-    held_out   pictures that the search does not see.
+    metric     the user's; ``metric_text``: identifies it in the fingerprint.
+    objective  combines the errors of several outputs; by default their mean.
+    file       progress file; used if model, ranges, images and ``metric_text`` agree.
+    workers    a cluster that runs the plans with the same results; by default local threads. The metric runs here.
+    cost       cost that the search minimises: BYTES of weights, or MACS at INT16.
+    side       results of calibration besides the ranges, so that trials round like the chip does.
+    held_out   images that the search does not use.
     """
 
     metric: UserMetric | None = None
@@ -86,20 +89,20 @@ def set_up(
     judging: Judging = Judging(),
     progress: Progress = SILENT,
 ) -> Setup:
-    """The plans of a simplified float model, to be judged on ``feeds``.
+    """Prepare a search over the plans of a simplified float model, judged on ``feeds``.
 
-    Raises ConfigError when no convolution can have another width or its cost cannot be counted, InputError for outputs
-    whose shape depends on values.
+    Raises ConfigError if no convolution can be raised or costs cannot be counted, and InputError for outputs whose
+    shape depends on values.
     """
     if config.conv_format not in (None, "ALL_UINT8"):
         raise ConfigError(
-            f"input_config: input_format = {config.conv_format} decides the bits of all convolutions; remove it from "
-            f"[CONV_CONFIG] and let tune decide"
+            f"input_config: input_format = {config.conv_format} sets the bits of all convolutions. Remove it from "
+            f"[CONV_CONFIG], so that tune can choose"
         )
     trial = PlanTrial(model, ranges, config, hardware=OnHardware(judging.side))
     if not trial.domains:
         raise ConfigError(
-            "there is no convolution to tune: none has weights to quantise and an input other than the picture"
+            "there is no convolution to tune: none has constant weights and an input other than the image"
         )
     costs = costs_of(trial)
     costs.steering(judging.cost)
@@ -134,23 +137,21 @@ def set_up(
 
 
 def _floats(runner: SegmentRunner, names: set[str], given: PictureFeed) -> Picture:
-    """A picture with what the float model gives of it."""
+    """Return an image with the float model's values for it."""
     feed, raw, *told = given
     return Picture(raw, {layer.name: layer.array.copy() for layer in runner.run(feed, only=names)}, *told)
 
 
 def _check_outputs(walk: PlanWalk, pictures: Sequence[Picture], names: Sequence[str]) -> None:
     if not pictures:
-        raise InputError("there is no picture to judge the plans with")
+        raise InputError("there is no image to judge the plans on")
     floats = pictures[0].floats
     ((_, outputs),) = walk.run(walk.ordered([frozenset()]), pictures[0].raw)
     for name in names:
         if outputs[name].shape != floats[name].shape:
             raise InputError(
                 f"output {name!r} has the shape {list(floats[name].shape)} in float and {list(outputs[name].shape)} in "
-                f"8 bits: its size depends on values (post-processing in the model?); tune the model without that part"
+                f"INT8, because its size depends on values. Tune the model without post-processing"
             )
         if not np.isfinite(floats[name]).all():
-            raise InputError(
-                f"output {name!r} of the float model holds NaN or infinity, so no plan can be judged by it"
-            )
+            raise InputError(f"output {name!r} of the float model contains NaN or infinity, so it cannot judge plans")

@@ -1,4 +1,4 @@
-"""The expected output error on held-out images, in the hardware's integers.
+"""Expected output error on new images, measured on held-out images in the chip's integers.
 
 The images are divided into folds by their content: 3, or 2 from ``folds.MANY`` on. For each fold the model is
 calibrated on the images of the other folds, with the same options and the same room in its ranges. The fixed model of
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 Totals = Mapping[str, Sums]
 Room = Callable[[Mapping[str, "Range"], SideRanges, bool], Mapping[str, "Range"]]
-"""Gives calibrated ranges with room; the last argument: whether weights have a scale for each output channel."""
+"""Returns calibrated ranges with room; the last argument: whether weights have one scale per output channel."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The output error to expect on unseen images.
+    """The expected output error on new images.
 
     expected       one standard error above the error over all images.
     median, worst  of the images, each alone.
@@ -67,8 +67,9 @@ class Expected:
 class Run:
     """The results of a fixed model on held-out images.
 
-    outputs  on these images; ``seen``: of the model calibrated on all images, where folds hold them out.
-    shares   of each image how much of what is added to ``seen`` counts.
+    outputs  on these images.
+    seen     outputs of the model calibrated on all images, if folds hold the images out.
+    shares   for each image, the share of the error added to ``seen`` that counts.
     """
 
     outputs: PlanOutputs
@@ -76,7 +77,7 @@ class Run:
     shares: tuple[float, ...] = ()
 
     def expected(self, error: Callable[[Totals], float]) -> Expected:
-        """Return the error to expect; ``error`` of the sums of several images. NaN counts as infinite."""
+        """Return the expected error; ``error`` computes it from sums. NaN counts as infinite."""
         held = list(self.outputs.by_picture.values())
         if self.seen is None:
             return expected_error(held, held, error)
@@ -86,14 +87,14 @@ class Run:
 
 
 def _scaled(held: Sums, seen: Sums, share: float) -> Sums:
-    """Return the sums with a part of what holding an image out adds to its differences."""
+    """Return the sums with a share of the differences that holding an image out adds."""
     return replace(held, dd=seen.dd + share * (held.dd - seen.dd), d1=seen.d1 + share * (held.d1 - seen.d1))
 
 
 def expected_error(
     by_image: Sequence[Totals], measured: Sequence[Totals], error: Callable[[Totals], float]
 ) -> Expected:
-    """Return the error to expect by the sums of each image; ``measured``: of the median and the worst one."""
+    """Return the expected error from the sums of each image; median and worst image are those of ``measured``."""
     alone = [_infinite(error(sums)) for sums in measured]
     whole = error(_merged(by_image))
     if len(by_image) > 1 and 0 < whole < math.inf:
@@ -104,7 +105,7 @@ def expected_error(
 
 
 def mean_error(sums: Totals) -> float:
-    """Return the mean of the outputs' errors, as ``objective.output_error``; NaN where every output is zero."""
+    """Return the mean of the outputs' errors, like ``objective.output_error``; NaN if every output is zero."""
     errors = [error_of(each) for each in sums.values() if each.b1 != 0]
     return math.fsum(errors) / len(errors) if errors else math.nan
 
@@ -121,7 +122,7 @@ def _infinite(error: float) -> float:
 class Unseen:
     """The results of fixed models on held-out images, by their kind (``worth.AS_IT_IS`` …).
 
-    folds  of how many calibrations the images were held out; 0 for images of their own.
+    folds  number of calibrations that the images were held out of; 0 for separate images.
     """
 
     runs: Mapping[str, Run]
@@ -129,20 +130,20 @@ class Unseen:
 
     @property
     def ran(self) -> dict[str, PlanOutputs]:
-        """The outputs of each."""
+        """The outputs of each fixed model."""
         return {kind: run.outputs for kind, run in self.runs.items()}
 
     def expected(self, kind: str) -> Expected:
-        """Return the outputs' mean error to expect of one."""
+        """Return the expected mean error of the outputs of one fixed model."""
         return self.runs[kind].expected(mean_error)
 
 
 @dataclass(frozen=True, eq=False)
 class Calibrating:
-    """How a network is calibrated, on whichever images.
+    """Options for calibrating a network on any images.
 
-    level    without bits: what the level raises stands in the configuration of a plan.
-    room     gives ranges room, where a plan has it.
+    level    without bits, because the configuration of a plan contains what the level raises.
+    room     adds room to ranges, for plans that have room.
     """
 
     model: Model
@@ -163,9 +164,9 @@ class Fold:
 
 @dataclass(frozen=True, eq=False)
 class Folds:
-    """Images that judge, each held out of a calibration on others.
+    """Judging images, each held out of a calibration on other images.
 
-    feeds    the images that judge, fold after fold; ``fold_of`` each its fold.
+    feeds    judging images, fold after fold; ``fold_of``: fold of each image.
     """
 
     calibrating: Calibrating
@@ -175,15 +176,15 @@ class Folds:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """See ``Run``."""
+        """The shares of the images; see ``Run``."""
         return tuple(self.folds[number].share for number in self.fold_of)
 
     def fixed(self, config: InputConfig, room: bool, per_channel: bool = False) -> Callable[[int], ModelProto]:
-        """Return what gives the fixed model of the fold of an image, made of its ranges.
+        """Return a function from the index of an image to the fixed model of its fold.
 
         config       with the convolutions that the plan raises.
-        room         whether its ranges have room.
-        per_channel  a weight scale for each output channel, where the level has none.
+        room         whether the ranges have room.
+        per_channel  one weight scale per output channel, if the level has none.
         """
         made: dict[int, ModelProto] = {}
 

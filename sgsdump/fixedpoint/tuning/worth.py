@@ -1,9 +1,9 @@
-"""What fixed models are worth: the outputs' error and the user's metric, on pictures that judge and on those held out.
+"""Results of fixed models: output error and the user's metric, on judging images and on held-out images.
 
-The error is ``objective``'s, Σ(fixed - float)² / Σ float², in the hardware's integers, its mean over the outputs. A
-plan was chosen on the pictures that judge. Where its error on those held out, as a part of that of the model as it is,
-is BEYOND times the same on the pictures that judge, and so many times what INT16 gives there, it is not recommended;
-nor is one that holds the limits on the first and not on the others.
+The error is that of ``objective``, Σ(fixed - float)² / Σ float², in the chip's integers; its mean over the outputs. A
+plan is chosen on the judging images. It is not recommended if its remaining share of error on held-out images is BEYOND
+times its share on the judging images, and BEYOND times the share that INT16 leaves there. Nor is it recommended if it
+is within the limits on the judging images, but not on held-out images.
 """
 
 from __future__ import annotations
@@ -30,8 +30,13 @@ MOST_COUNTED = 100  # images on which answers are counted
 
 @dataclass(frozen=True)
 class Worth:
-    """A fixed model on some pictures: the error, whether the outputs are within the limits, and the user's metric,
-    None without one; ``outputs`` that this is of."""
+    """The results of a fixed model on some images.
+
+    error    mean error of the outputs.
+    good     whether the outputs are within the limits.
+    metric   the user's metric; None without one.
+    outputs  the outputs themselves.
+    """
 
     error: float
     good: bool
@@ -41,11 +46,12 @@ class Worth:
 
 @dataclass(frozen=True)
 class Worths:
-    """By what they are (AS_IT_IS, PLAN, ALL_16) fixed models on the pictures that judge, and on those held out.
+    """The results of fixed models, by their kind (AS_IT_IS, PLAN, ALL_16).
 
-    pictures  how many that judge, and how many held out.
-    float_metric  the user's metric of the float model, on both; None where it was not measured.
-    names  what the plan raises.
+    judged        on judging images; ``held``: on held-out images.
+    pictures      numbers of judging and of held-out images.
+    float_metric  the user's metric of the float model on both; None if not measured.
+    names         inputs that the plan raises.
     """
 
     judged: Mapping[str, Worth]
@@ -56,7 +62,7 @@ class Worths:
 
     @property
     def beyond(self) -> bool:
-        """Whether what the plan gives on the pictures held out lies beyond what it gives on those that judge."""
+        """Whether the plan is much worse on held-out images than on judging images."""
         if PLAN not in self.held:
             return False
         judged, held = self.judged[PLAN], self.held[PLAN]
@@ -66,7 +72,7 @@ class Worths:
 
     @property
     def holds(self) -> bool:
-        """Whether the outputs of the model as it is are within the limits on the pictures held out too."""
+        """Whether the outputs of the unchanged model are within the limits on held-out images too."""
         return AS_IT_IS not in self.held or self.held[AS_IT_IS].good
 
 
@@ -77,9 +83,9 @@ def _part(worths: Mapping[str, Worth], kind: str) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Weighed:
-    """A network and its fixed models, by what they are, and what they are judged by.
+    """A network, its fixed models by kind, and the criteria that judge them.
 
-    good   whether the outputs of one are within the limits.
+    good   returns whether outputs are within the limits.
     spans  see ``outputs_of``.
     """
 
@@ -97,7 +103,10 @@ def worths_of(
     names: Sequence[str] = (),
     progress: Progress = SILENT,
 ) -> Worths:
-    """``names``: what the plan raises. Raises what running the models and the metric raises."""
+    """Return the results of all fixed models; ``names``: inputs that the plan raises.
+
+    Raises what running the models and the metric raises.
+    """
     judged, of_float = _weigh(weighed, judging, progress)
     if held is None:
         return Worths(judged, {}, (len(judging), 0), (of_float, None), tuple(names))
@@ -106,11 +115,11 @@ def worths_of(
 
 
 def _weigh(weighed: Weighed, pairs: PicturePairs, progress: Progress) -> tuple[dict[str, Worth], float | None]:
-    """On these pictures; and the user's metric of the float model."""
+    """Return the results on these images, and the user's metric of the float model."""
     model, protos = weighed.model, list(weighed.fixed.values())
     watched = watched_tensors(deployed(model))
     made = (pairs.make(index) for index in range(len(pairs)))
-    pictures = each(progress, ((pair.label, pair.feed, pair.raw) for pair in made), "worth", "picture", len(pairs))
+    pictures = each(progress, ((pair.label, pair.feed, pair.raw) for pair in made), "worth", "image", len(pairs))
     found = outputs_of(model, protos, pictures, watched, weighed.spans)
     metrics: Sequence[float | None] = [None] * len(protos)
     of_float = None
@@ -121,7 +130,7 @@ def _weigh(weighed: Weighed, pairs: PicturePairs, progress: Progress) -> tuple[d
 
 
 def _error(outputs: PlanOutputs) -> float:
-    """The mean of the outputs' errors that are finite; infinite where none is."""
+    """Return the mean of the finite errors of the outputs; infinite if none is finite."""
     score = Score(1, outputs.sums)
     errors = [error for name in outputs.sums if math.isfinite(error := score.error(name))]
     return math.fsum(errors) / len(errors) if errors else math.inf
@@ -150,13 +159,15 @@ def agreement(
 def metrics_of(
     model: Model, fixed: Sequence[ModelProto], metric: UserMetric, pairs: PicturePairs, progress: Progress = SILENT
 ) -> list[float]:
-    """The mean over the pictures of the user's metric: of the float model, and of each fixed one. Raises what running
-    the models and the metric raises."""
+    """Return the mean of the user's metric over the images, of the float model and of each fixed model.
+
+    Raises what running the models and the metric raises.
+    """
     names = [output.name for output in deployed(model).graph.output]
     real = FloatOutputs(model, names)
     graphs = [FixedOutputs(model, proto, names) for proto in fixed]
     values: list[list[float]] = [[] for _ in range(1 + len(graphs))]
-    for index in each(progress, pairs.indices, "metric", "picture", len(pairs)):
+    for index in each(progress, pairs.indices, "metric", "image", len(pairs)):
         name, feed, raw = pairs.feeds.both(index)
         floats = real.run(name, feed)
         picture = Picture(raw, floats, name, pairs.feeds.truth(index))
