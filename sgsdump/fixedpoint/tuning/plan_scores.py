@@ -196,7 +196,7 @@ class PlanScores:
         self.save()
 
     def _judged(self, pictures: Iterable[int], plans: Iterable[Plan], grams: bool = False) -> Iterator[Judged]:
-        """One result for each picture, lazily."""
+        """Yield one result per image, lazily."""
         asked = tuple(dict.fromkeys(plans))
         questions = (Question(index, asked, grams) for index in pictures)
         if self._elsewhere is not None:

@@ -68,7 +68,7 @@ def test_it_chooses_what_was_planted_and_nothing_else(capsys, tmp_path):
     assert main(["tune", "--explain", *ARGS, "-i", "few", "--json", str(tmp_path / "a.json")]) == 0
     text = capsys.readouterr().out
     assert sections(text) == planted() == ["block2/dw/relu", "block4/dw/relu"]
-    assert "With block2/dw/relu, block4/dw/relu raised the outputs are within limits." in text
+    assert "With block2/dw/relu, block4/dw/relu at INT16, the outputs are within the limits." in text
     found = checked(tmp_path / "a.json")
     assert found["tensor_arrays"] == planted() and found["pictures"] == 8
     assert {c["name"]: c["verdict"] for c in found["convolutions"]} == verdicts(text)
@@ -92,7 +92,7 @@ def test_the_rules_alone_find_them_too(capsys):
 def test_a_fixed_dump_that_is_int16_already_acquits_nobody(capsys):
     assert main(["tune", "--explain", *ARGS, "--dump", "float.bin", "--fixed", "all16.bin"]) == 0
     text = capsys.readouterr().out
-    assert sections(text) == planted() and text.count("INT16 already in the fixed model") == 9
+    assert sections(text) == planted() and text.count("already INT16 in the fixed model") == 9
 
 
 def test_the_block_can_be_pasted_and_the_next_result_starts_anew(capsys, tmp_path):
@@ -110,7 +110,7 @@ def test_nothing_to_raise_is_said_plainly(capsys):
     config = ["--max-rmse", "100"]
     assert main(["tune", "--explain", *ARGS, "-i", "few/0.png", *config]) == 0
     text = capsys.readouterr().out
-    assert "Nothing to raise. What would help most, if you want less error still: block4/dw/relu" in text
+    assert "No INT16 needed. Best candidates for a smaller error: block4/dw/relu" in text
     assert not sections(text)
 
 
@@ -155,7 +155,7 @@ def one_convolution(path, op=None):
 
 def test_a_model_whose_only_convolution_reads_the_picture(tmp_path, capsys):
     assert main(["tune", "--explain", *one_convolution(tmp_path / "one.onnx"), "-i", "few"]) == 0
-    assert "Nothing to raise: no convolution needs INT16 inputs." in capsys.readouterr().out
+    assert "No INT16 needed for any convolution." in capsys.readouterr().out
 
 
 def test_trouble_is_one_line(tmp_path, capsys):
@@ -171,9 +171,9 @@ def test_trouble_is_one_line(tmp_path, capsys):
         on_loss="ignore",
     )
     for words, told in [
-        ([*ARGS, "--ranges", str(tmp_path / "other.txt")], "names no layer of this model"),
+        ([*ARGS, "--ranges", str(tmp_path / "other.txt")], "no name is a layer of this model"),
         ([*ARGS[:-1], str(tmp_path / "other.ini")], "inputs names 'picture', the model has image"),
-        ([*ARGS, "--dump", str(tmp_path / "other.bin")], "is it a dump of another one?"),
+        ([*ARGS, "--dump", str(tmp_path / "other.bin")], "Give a dump of this model"),
         ([*ARGS, "--dump", "float.bin", "--fixed", str(tmp_path / "other.bin")], "are they dumps of one model?"),
         (one_convolution(tmp_path / "none.onnx", "Relu"), "no convolution with constant weights"),
         ([*ARGS, "--fixed", "fixed.bin"], "--dump"),

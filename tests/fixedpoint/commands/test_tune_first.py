@@ -83,7 +83,7 @@ def test_exactly_the_planted_convolutions_are_raised(tuned):
     assert found["tensor_arrays"] == PLANTED and found["thresholds_hold"]
     assert [len(made["raised"]) for made in found["rounds"]] == [0, 2]
     assert found["rounds"][0]["outputs"]["logits"]["rmse"] > 0.5
-    assert "weights per channel" in text and "every tensor raised is needed" in text
+    assert "weights per channel" in text and "every raised tensor is needed" in text
     for name in PLANTED:
         assert f"raised {name} (read by {name[:6]}/pw)" in text
 
@@ -181,8 +181,8 @@ def test_what_is_raised_in_excess_is_lowered_again(digits, capsys):
     assert f"with {len(found['tensor_arrays'])} of the {len(first['raised'])} tensors raised" in found["ended"]
     # both plans are named, with what they cost and give
     told = (
-        f"Round 1 had {first['rate']:.3f} of the bytes at 16 bits and an output error of {first['output_error']:.6f}; "
-        f"lowering leaves {last['rate']:.3f} and {last['output_error']:.6f}"
+        f"Round 1: weights {first['rate']:.3f} of their INT16 size, output error {first['output_error']:.6f}. "
+        f"After lowering: {last['rate']:.3f} and {last['output_error']:.6f}"
     )
     assert told in capsys.readouterr().out
 
@@ -201,7 +201,7 @@ def test_rounds_that_improve_nothing_are_undone(digits, capsys, monkeypatch):
     found = document(digits / "out")
     assert [made["kept"] for made in found["rounds"]] == [True, False, False]
     assert found["final_round"] == 0 and found["tensor_arrays"] == []
-    assert "2 rounds in a row improved nothing" in capsys.readouterr().out
+    assert "2 rounds in a row did not improve the outputs" in capsys.readouterr().out
     assert Path("out/input_config.ini").read_bytes() == Path("input_config.ini").read_bytes()
     assert read_facts(open_model("out/optimized.onnx")).tensors["block2/dw/relu"].dtype == np.uint8
     assert open_dump("out/fixed.bin")["block2/dw/relu"].info.quant.dtype == np.uint8
@@ -210,7 +210,7 @@ def test_rounds_that_improve_nothing_are_undone(digits, capsys, monkeypatch):
 def test_rounds_has_an_end(digits, capsys):
     assert main([*FIRST, "--max-rmse", "0.007", "--rounds", "1"]) == 1
     found = document(digits / "out")
-    assert found["ended"] == "the thresholds do not hold after 1 round (--rounds)" and len(found["rounds"]) == 2
+    assert found["ended"] == "an output exceeds the limits after 1 round (--rounds)" and len(found["rounds"]) == 2
 
 
 def test_a_model_that_int16_does_not_help_says_so(digits, capsys):
@@ -225,7 +225,7 @@ def test_a_model_that_int16_does_not_help_says_so(digits, capsys):
 def test_a_healthy_model_stops_at_round_0(small, capsys):
     onnx.save(residual_net().proto, "net.onnx")
     assert main("tune --first -m net.onnx -i pictures --input-config input_config.ini -o out".split()) == 0
-    assert document(small / "out")["ended"] == "the thresholds hold: no INT16 needed"
+    assert document(small / "out")["ended"] == "the outputs are within the limits: no INT16 needed"
     assert len(document(small / "out")["rounds"]) == 1
     assert Path("out/input_config.ini").read_text() == INI
     assert "For comparison" not in Path("out/rounds.txt").read_text()
@@ -236,10 +236,10 @@ def test_a_model_with_nothing_to_raise_says_so(small, capsys):
     onnx.save(net.proto, "net.onnx")
     command = "tune --first -m net.onnx -i pictures --input-config input_config.ini -o out".split()
     assert main([*command, "--max-rmse", "0"]) == 1
-    assert "no convolution is left that could be raised" in capsys.readouterr().out
+    assert "no convolution is left to raise" in capsys.readouterr().out
     Path("out/mine.txt").write_text("mine")
     assert main(command) == 0
-    assert "no convolution is left that could be raised" not in capsys.readouterr().out
+    assert "no convolution is left to raise" not in capsys.readouterr().out
     assert [path.name for path in small.iterdir() if "out" in path.name] == ["out"], "the older results are replaced"
     assert {path.name for path in Path("out").iterdir()} == FILES | {"mine.txt"}
 

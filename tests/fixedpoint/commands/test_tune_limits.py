@@ -79,7 +79,7 @@ def test_a_stricter_limit_raises_the_cheapest_plan_within_it(work, capsys):
     errors = sorted({worst_rmse(row) for row in document["rows"]})
     limit = (errors[0] + errors[-1]) / 2
     status, lines, document, taken = tuned(capsys, "--max-rmse", str(limit))
-    assert status == 0 and lines[0] == f"INT8 is past the limits (RMSE <= {limit:g}) on 4 images: c"
+    assert status == 0 and lines[0] == f"INT8 exceeds the limits (RMSE <= {limit:g}) on 4 images: c"
     within = [row for row in document["rows"] if worst_rmse(row) <= limit]
     assert taken["raised"] and taken["bytes"] == min(row["bytes"] for row in within)
     assert input_config.read(work / "out" / "input_config.ini").tensor_arrays
@@ -88,14 +88,14 @@ def test_a_stricter_limit_raises_the_cheapest_plan_within_it(work, capsys):
 def test_where_no_plan_is_within_the_limits_the_choice_is_by_error(work, capsys):
     status, lines, document, taken = tuned(capsys, "--max-rmse", "1e-7")
     assert status == 1 and document["limits"]["past"] == ["c"] and not document["limits"]["taken"] and taken["raised"]
-    assert "warning: no plan that was run is within the limits (RMSE <= 1e-07); * is chosen by its error" in lines
+    assert "warning: no tried plan is within the limits (RMSE <= 1e-07); * is chosen by its error" in lines
 
 
 def test_images_held_out_have_to_hold_the_limits_too(work, capsys):
-    """Eight times louder images clip, so INT8 is past the limits there alone."""
+    """Eight times louder images clip, so INT8 exceeds the limits there alone."""
     write_arrays(work, "loud", 2, 8.0)
     status, lines, document, _ = tuned(capsys, "--validate", "loud")
-    assert lines[0].startswith("INT8 is past the limits") and document["limits"]["past"] == ["c"]
+    assert lines[0].startswith("INT8 exceeds the limits") and document["limits"]["past"] == ["c"]
     assert status == 0, "no limit was given"
 
 
@@ -112,7 +112,7 @@ def test_an_output_is_judged_as_diagnose_judges_it(work, capsys):
 def test_all_images_judge_int8_though_the_search_sees_ten(work, capsys):
     write_arrays(work, "more", 3, count=12)
     status, lines, document, _ = tuned(capsys, "-i", "more")
-    assert status == 0 and lines[0] == f"{FIRST}12 images, which were held out too: no INT16 needed"
+    assert status == 0 and lines[0] == f"{FIRST}12 images, held out too: no INT16 needed"
     assert document["pictures"] == 10 and document["held_out"]["pictures"] == 12 and document["limits"]["held_out"]
 
 

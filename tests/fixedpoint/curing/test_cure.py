@@ -88,7 +88,7 @@ def test_the_command_writes_what_calibrate_takes(folder: Path, monkeypatch, caps
     assert main(words.split()) == 0
     said, told = capsys.readouterr().out, checked(folder / "cure.json")
     assert told["gain"] < 1 and [step["cure"] for step in told["steps"] if step["taken"]]
-    assert "12 images that the cures were not fitted to" in said and "cured.onnx: cured (" in said
+    assert "12 images held out" in said and "cured.onnx: cured (" in said
     assert told["expected"]["c3"] > 0 and told["expected_gain"] > 0 and len(told["by_image"]) == 12
     calibrate = "calibrate -m cured.onnx -i pictures --input-config input_config.ini --quant-level L2"
     assert main([*calibrate.split(), "--quant-file", "cured.quant.json", "-o", "fixed.onnx"]) == 0
@@ -111,16 +111,19 @@ def test_diagnose_proposes_the_cure_first(folder: Path, monkeypatch, capsys) -> 
     )
     assert main(words.split()) == 0
     said = capsys.readouterr().out
-    assert said.index("Before raising anything take the cured model") < said.index("Put this into input_config.ini")
+    assert said.index("Use the cured model before raising anything") < said.index("Put this into input_config.ini")
     assert "--quant-level L2 --quant-file d/cured.quant.json" in said
     assert (folder / "d" / "cured.onnx").is_file() and (folder / "d" / "cured.quant.pkl").is_file()
     page = (folder / "d" / "report.html").read_text()
-    assert "Before raising anything" in page
+    assert "before raising anything" in page
     data = json.loads(page.partition('<script type="application/json" id="data">')[2].partition("</script>")[0])
     drawn = dict(zip([layer["name"] for layer in data["layers"]], data["other"]["figures"]))
     now = {layer["name"]: layer["rmse"] for layer in data["layers"]}
     assert data["other"]["label"].startswith("cured") and drawn["c3"][2] < 0.3 * now["c3"]
-    assert "The ways at level L2" in said and "as it is with all at 16 bits: c3 " in said
+    assert (
+        "Output errors at level L2 on the same images" in said
+        and "unchanged with all convolutions at INT16: c3 " in said
+    )
     assert main([*words.replace("-o d", "-o e").split(), "--ranges", "d/cured.quant.json"]) == 2
     assert "leave --fixed and --ranges out" in capsys.readouterr().err
 
@@ -139,9 +142,9 @@ def test_a_plan_goes_onto_the_cured_model(louder: Path, monkeypatch, capsys) -> 
     words = "-m net.onnx -i pictures --input-config input_config.ini"
     assert main(f"diagnose {words} --quant-level L2 --cure -o d --max-images 1".split()) == 0
     said = capsys.readouterr().out
-    ways = dict(re.findall(r"(as it is[^:;]*|cured[^:;]*): c3 ([\de.-]+)", said[said.index("The ways") :]))
+    ways = dict(re.findall(r"(unchanged[^:;]*|cured[^:;]*): c3 ([\de.-]+)", said[said.index("on the same images") :]))
     plan = next(float(error) for way, error in ways.items() if "of 3 convolutions at 16 bits" in way)
-    assert plan < 0.1 * float(ways["cured"]) < 0.05 * float(ways["as it is"])
+    assert plan < 0.1 * float(ways["cured"]) < 0.05 * float(ways["unchanged"])
     fixed = f"calibrate {words.replace('net.onnx', 'd/planned.onnx')} --quant-level L2 -o planned.onnx"
     assert main([*fixed.split(), "--quant-file", "d/planned.quant.json"]) == 0
     facts = read_facts(open_model("planned.onnx"))

@@ -66,45 +66,47 @@ def test_the_verdict_shows_what_raising_gives():
     rows = {line.split("  ")[1]: line.split()[-3:] for line in text.splitlines()[2:5]}
     assert rows["logits (logits)"] == ["0.5000", "0.0600", "0.0100"]
     assert rows["mean"] == ["0.2500", "0.0300", "0.0050"] and "box" in rows
-    assert "With a.in raised the outputs are within limits." in text
+    assert "With a.in at INT16, the outputs are within the limits." in text
     assert text.endswith("[CONV_CONFIG]\ntensor_arrays='a.in';\n")
 
 
 def test_what_is_left_to_do_is_said():
     still = advice_verdict([entry("a", YES)], ["a.in"], LIMITS, measurement(0.5), exact(0.5, 0.3))
-    assert "still past the limits (RMSE > 0.1)." in still and "maybes" not in still
+    assert "an output still has RMSE > 0.1." in still and "maybe" not in still
     more = [entry("a", YES), entry("b", MAYBE)]
-    assert "raise the maybes too" in advice_verdict(more, ["a.in"], LIMITS, measurement(0.5), exact(0.5, 0.3))
+    assert "also raise the inputs marked maybe" in advice_verdict(
+        more, ["a.in"], LIMITS, measurement(0.5), exact(0.5, 0.3)
+    )
     assert "INT16 alone does not repair the model: with every convolution at INT16" in advice_verdict(
         [], [], LIMITS, measurement(0.5, 0.4), exact(0.5, wide=0.4)
     )
-    assert "adds up from many" in advice_verdict([entry("a", MAYBE)], [], LIMITS, measurement(0.5), exact(0.5))
+    assert "No single convolution causes" in advice_verdict(
+        [entry("a", MAYBE)], [], LIMITS, measurement(0.5), exact(0.5)
+    )
     few = advice_verdict([entry("a", MAYBE)], [], LIMITS, measurement(0.05), exact(0.05))
-    assert "if you want less error still: a.in" in few
-    assert "Measure on pictures (-i)" in advice_verdict([entry("a", MAYBE)], [], LIMITS)
+    assert "Best candidates for a smaller error: a.in" in few
+    assert "Measure on images (-i)" in advice_verdict([entry("a", MAYBE)], [], LIMITS)
     assert (advice_verdict([entry("a", NO)], [], LIMITS, measurement(0.05), exact(0.05))).endswith(
-        "Nothing to raise: no convolution needs INT16 inputs.\n"
+        "No INT16 needed for any convolution.\n"
     )
 
 
 def test_rules_that_see_nothing_are_no_clean_bill(tmp_path):
     assert advice_verdict([entry("a", NO)], [], LIMITS) == (
-        "No rule of thumb asks for INT16 inputs; that does not say that 8 bits are enough.\n"
-        "Measure on pictures (-i) to know.\n"
+        "No rule of thumb asks for INT16. This does not show that INT8 is enough.\nMeasure on images (-i) to know.\n"
     )
     for name, last in (("float", 1), ("fixed", 2)):
         arrays = {"good": np.ones(3, np.float32), "bad": np.array([1, 1, last], np.float32)}
         save_dump(arrays, tmp_path / f"{name}.npz")
     rows = compare(open_dump(tmp_path / "fixed.npz"), open_dump(tmp_path / "float.npz")).rows
     assert advice_verdict([entry("a", NO)], [], LIMITS, rows=rows).splitlines()[0] == (
-        "1 of 2 layers have COS < 0.99 or RMSE > 0.1, and no rule of thumb says which convolution to raise for them: "
-        "bad."
+        "1 of 2 layers have COS < 0.99 or RMSE > 0.1, but no rule of thumb names a convolution to raise: bad."
     )
 
 
 def test_a_name_that_the_file_cannot_hold_is_told():
     text = advice_verdict([entry("a", YES)], ["fine name", "x,y"], LIMITS)
-    assert "'x,y' cannot stand in tensor_arrays" in text and "'fine name' cannot" not in text
+    assert "tensor_arrays cannot hold 'x,y'" in text and "cannot hold 'fine name'" not in text
 
 
 def test_json_holds_what_is_not_a_number_as_text():

@@ -42,8 +42,8 @@ NONE = replace(CURED, steps=tuple(replace(step, taken=False) for step in STEPS))
 
 def test_each_step_has_its_error_and_why_it_was_skipped() -> None:
     assert list(lines(CURED)) == [
-        "output error relative to the float model, on 12 images that the cures were not fitted to:",
-        "  as it is: y 1",
+        "output error relative to the float model, on 12 images held out:",
+        "  unchanged: y 1",
         "  fold (2 BatchNormalizations): y 0.75",
         "  equalise (3 channels): y 0.5; skipped: changes the float model by 0.25",
         "  absorb (4 channels): y 0.9; skipped: no improvement",
@@ -51,7 +51,7 @@ def test_each_step_has_its_error_and_why_it_was_skipped() -> None:
         "output y of the float model changed by 0.004 (relative squared error)",
     ]
     assert next(lines(FEW)).endswith(
-        "on the 5 images of calibration (fewer than 12 different images: none is held out, only ranges is tried):"
+        "on the 5 images of calibration (fewer than 12 different images: none held out, only ranges tried):"
     )
 
 
@@ -77,11 +77,11 @@ def test_the_json_has_every_figure(tmp_path: Path, cured: Cured) -> None:
 def test_what_to_convert_is_the_plan_only_where_one_is_kept() -> None:
     ways = (Way(AS_IT_IS, {"y": 1.0}), Way(CURED_8, {"y": 0.25}), Way(ALL_16, {"y": 0.01}))
     first, second = cured_steps(CURED, ways, False, "L2", "d")
-    assert "on 12 images that the cures were not fitted to: y 1 -> y 0.25 (fold, bias)" in first.text
+    assert "on 12 images held out: y 1 → y 0.25 (fold, bias)" in first.text
     assert "d/cured.quant.json" in str(first) and "planned" not in str(second)
-    assert "as it is: y 1; cured: y 0.25; as it is with all at 16 bits: y 0.01." in second.text
+    assert "unchanged: y 1; cured: y 0.25; unchanged with all convolutions at INT16: y 0.01." in second.text
     planned = (*ways[:2], Way(PLAN, {"y": 0.02}, 1, 3), ways[2])
     _, second = cured_steps(CURED, planned, True, "L2", "d")
-    assert "cured with 1 of 3 convolutions at 16 bits: y 0.02; " in second.text and "d/planned.onnx" in second.text
+    assert "cured with 1 of 3 convolutions at INT16: y 0.02; " in second.text and "d/planned.onnx" in second.text
     (only,) = cured_steps(NONE, (), False, "L2", "d")
     assert only.text == "sgsdump cure finds no improvement at level L2."

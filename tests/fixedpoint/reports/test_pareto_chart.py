@@ -49,7 +49,7 @@ def line(figure, start):
 
 
 def test_the_line_passes_above_no_plan_and_through_the_one_to_take(plans):
-    steps = line(figure_of(plans), "the least of them")
+    steps = line(figure_of(plans), "smallest error")
     assert steps.get_drawstyle() == "steps-post"
     rates, errors = steps.get_data()
     for rate, error, _ in plans.cloud:
@@ -61,8 +61,8 @@ def test_the_plan_to_take_is_marked(plans):
     figure = figure_of(plans)
     rings = [each for each in figure.axes[0].lines if each.get_color() == "none"]
     assert [(each.get_xdata()[0], each.get_ydata()[0]) for each in rings] == [(0.72, 0.05)]
-    assert "to take: 0.720" in [text.get_text() for text in figure.axes[0].texts]
-    assert "to take: 0.620" in [text.get_text() for text in figure.axes[1].texts]
+    assert "recommended: 0.720" in [text.get_text() for text in figure.axes[0].texts]
+    assert "recommended: 0.620" in [text.get_text() for text in figure.axes[1].texts]
 
 
 def test_no_word_lies_over_an_axis(plans):

@@ -40,14 +40,14 @@ def verdicts(signs, measurement=None, max_rmse=0.1):
         (WIDE, YES, "range 31 is over 30"),
         (replace(WIDE, levels=9, narrow=True), YES, "99 % of its values in 9 of 256 levels"),
         (replace(WIDE, levels=200, narrow=False), YES, "not wasted"),
-        (replace(WIDE, row=row("a.out", 0.05)), MAYBE, "what it puts out is good: RMSE 0.050"),
+        (replace(WIDE, row=row("a.out", 0.05)), MAYBE, "its output is good: RMSE 0.050"),
         (replace(CALM, after=row("a.out", 0.51)), YES, "RMSE 0.510 at a.out is over 0.5"),
         (replace(CALM, after=row("a.out", 0.5)), NO, "within 30"),
-        (replace(CALM, after=row("x", 0.9, rise=0.1)), MAYBE, "most of which comes from the layers before it"),
+        (replace(CALM, after=row("x", 0.9, rise=0.1)), MAYBE, "mostly from earlier layers"),
         (replace(CALM, after=row("x", 0.0).replaced(sample_nan=1, rise=float("inf"))), YES, "RMSE inf"),
         (replace(WIDE, after=row("x", 0.9, rise=0.1)), YES, "RMSE 0.900 at x is over 0.5, range 31 is over 30"),
-        (replace(WIDE, row=row("a.out", 0.05), raised=True), YES, "INT16 already"),
-        (replace(CALM, after=row("a.out", 0.9), raised=True), MAYBE, "INT16 already"),
+        (replace(WIDE, row=row("a.out", 0.05), raised=True), YES, "already INT16"),
+        (replace(CALM, after=row("a.out", 0.9), raised=True), MAYBE, "already INT16"),
         (Signs(), NO, "not judged"),
     ],
 )
@@ -71,15 +71,18 @@ def measurement(all_8, **brings):
 
 def test_what_is_measured_outranks_the_rules():
     found = verdicts([CALM, WIDE, CALM], measurement(0.5, a=0.1, b=0.024, c=0.026))
-    told = "alone at 8 bits it brings 20 % of the output error; raised alone, 10 % of it goes away"
-    assert found["a"] == (YES, f"{told}; no rule of thumb sees it")
-    assert found["b"] == (NO, "range 31 is over 30, but measured: alone at 8 bits it brings 5 % of the output error")
+    told = "quantising only this input causes 20 % of the output error; raising only this input removes 10 %"
+    assert found["a"] == (YES, f"{told}; no rule of thumb applies")
+    assert found["b"] == (
+        NO,
+        "range 31 is over 30, but measured: quantising only this input causes 5 % of the output error",
+    )
     assert found["c"][0] == MAYBE
 
 
 def test_nothing_is_sure_to_be_raised_while_the_output_is_good():
     verdict, reason = verdicts([CALM, CALM], measurement(0.09, a=0.08, b=0.01))["a"]
-    assert verdict == MAYBE and "within limits" in reason
+    assert verdict == MAYBE and "within the limits" in reason
     assert verdicts([CALM], measurement(0.09, a=0.08), max_rmse=0.05)["a"][0] == YES
 
 
@@ -87,13 +90,13 @@ def test_inherited_error_is_told():
     found = measurement(0.5, a=0.001)
     sensitivities = (replace(found.sensitivities[0], inherited={"a": 0.4}),)
     verdict, reason = verdicts([CALM], replace(found, sensitivities=sensitivities))["a"]
-    assert verdict == NO and "comes from the layers before it" in reason
+    assert verdict == NO and "comes from earlier layers" in reason
 
 
 def test_the_picture_is_never_raised():
     picture = replace(A, reads_picture=True)
     (entry,) = advise([picture], {"a": replace(WIDE, after=row("a.out", 2.0))})
-    assert entry.verdict == NO and "always 8 bits" in entry.reason
+    assert entry.verdict == NO and "always has 8 bits" in entry.reason
     assert tensor_arrays([entry], [picture]) == ()
 
 
@@ -129,7 +132,7 @@ def test_an_error_is_inherited_over_the_threshold_and_over_twice_its_own(own, in
     given = measurement(0.5, a=0.001)
     layer = replace(given.sensitivities[0], own={"a": own}, inherited={"a": inherited})
     verdict, reason = verdicts([CALM], replace(given, sensitivities=(layer,)))["a"]
-    assert verdict == NO and ("comes from the layers before it" in reason) == said
+    assert verdict == NO and ("comes from earlier layers" in reason) == said
 
 
 @pytest.mark.parametrize(("rmse", "verdict"), [(0.1, MAYBE), (0.101, YES)])
@@ -145,7 +148,7 @@ def test_more_rules_come_first():
 
 @pytest.mark.parametrize(
     ("share", "text"),
-    [(0.2, "20 %"), (0.01, "1 %"), (0.0099, "less than 1 %"), (0.0, "less than 1 %"), (-0.1, "nothing")],
+    [(0.2, "20 %"), (0.01, "1 %"), (0.0099, "less than 1 %"), (0.0, "less than 1 %"), (-0.1, "0 %")],
 )
 def test_shares_are_whole_percents(share, text):
-    assert f"brings {text} of the output error" in verdicts([CALM], measurement(0.5, a=share * 0.5))["a"][1]
+    assert f"causes {text} of the output error" in verdicts([CALM], measurement(0.5, a=share * 0.5))["a"][1]

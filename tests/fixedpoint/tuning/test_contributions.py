@@ -209,4 +209,7 @@ def test_explain_tells_them_apart_as_diagnose_does(folder, capsys, limit, kind):
     assert by_explain["layer"] == by_diagnose["layer"] == "y"
     assert by_explain["figures"] == pytest.approx(by_diagnose["figures"], rel=0.05)
     if kind == "part":
-        assert next(line for line in lines if line.startswith("Its 8-bit input alone brings ")) in said
+        assert (
+            next(line for line in lines if line.startswith("Contributions (float approximation): its 8-bit input "))
+            in said
+        )

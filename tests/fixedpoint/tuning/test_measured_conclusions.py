@@ -386,7 +386,7 @@ def test_tune_chooses_by_the_integers_and_says_how_far_off_the_approximation_was
     line = "tune -m digits.onnx -i pictures --input-config input_config.ini --quant-level L2 --rates 0.65,0.8 -o tuned"
     assert main([*line.split(), "--budget", "20s"]) == 0
     out = capsys.readouterr().out
-    assert "*: chosen in the hardware's integers, where its error is" in out and "plans run in both" in out
+    assert "*: chosen by its error in the chip's integers, " in out and "plans run in both" in out
     document = json.loads((folder / "tuned/pareto.json").read_text())
     rows = document["rows"]
     low, high = rows[0]["error"], rows[-1]["error"]

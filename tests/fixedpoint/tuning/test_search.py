@@ -220,7 +220,7 @@ def test_where_no_plan_reaches_a_target_the_nearest_is_proposed_and_the_integers
     found = search_target(setup.pool, setup.sizes, parse_target("error<=1e-30"))
     assert setup.pool.error(found.smallest.plan) == min(map(setup.pool.error, setup.pool.scores))
     exact = IntegerScores(setup.pool, setup.trial)
-    with pytest.raises(ConfigError, match=r"none of all \d+ plans tried reaches it in the hardware's integers"):
+    with pytest.raises(ConfigError, match=r"none of all \d+ plans tried reaches it in the chip's integers"):
         chosen(found, setup.pool, setup.sizes, exact, parse_target("error<=1e-30"))
 
 
@@ -416,7 +416,7 @@ def test_an_output_with_one_odd_value_judges_no_plan(float_model, ranges):
     feed["data"][..., 0, 0] = np.nan  # farther from the last corner than the windows of all convolutions reach
     (fc,) = (layer.array for layer in SegmentRunner(float_model).run(feed, only={"fc"}))
     assert np.isnan(fc).any() and not np.isnan(fc).all()
-    with pytest.raises(InputError, match="'fc' of the float model holds NaN or infinity, so no plan can be judged"):
+    with pytest.raises(InputError, match="'fc' of the float model contains NaN or infinity, so it cannot judge plans"):
         set_up(float_model, ranges, CONFIG, [(feed, whole)])
 
 
@@ -425,7 +425,7 @@ def test_a_net_without_convolutions_to_tune(float_model, ranges):
     found = measure_ranges(only, [("0", feeds()[0][0])])
     with pytest.raises(ConfigError, match="no convolution to tune"):
         set_up(only, found, CONFIG, feeds())
-    with pytest.raises(InputError, match="no picture"):
+    with pytest.raises(InputError, match="no image"):
         set_up(float_model, ranges, CONFIG, [])
     with pytest.raises(ConfigError, match="ALL_INT16 decides"):
         set_up(float_model, ranges, replace(CONFIG, conv_format="ALL_INT16"), feeds())

@@ -96,7 +96,7 @@ def test_sensitivity_is_what_the_integers_give(float_model, ranges, plain):
 
 
 def test_no_picture(float_model, ranges):
-    with pytest.raises(InputError, match="no picture"):
+    with pytest.raises(InputError, match="no image"):
         SensitivityAnalysis(float_model, ranges, CONFIG).measure([])
 
 

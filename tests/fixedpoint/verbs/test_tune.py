@@ -58,7 +58,7 @@ def test_the_function_does_what_the_command_does(folder: Path) -> None:
     held = found.result.held_out
     assert held is not None and held.pictures == 4 and held.float_metric == (0.0, 0.0)
     assert found.taken.outputs.held_error is not None and found.taken.outputs.held_metric is not None
-    assert "held out: on 4 pictures" in str(found) and "[CONV_CONFIG]" in found.to_copy
+    assert "held out: on 4 images" in str(found) and "[CONV_CONFIG]" in found.to_copy
     line = "tune -m net.onnx --data-loader-script loader.py --rates 0.7,0.9 --metric metric.py:near --quant-level L1"
     assert main([*line.split(), "--max-rmse", "0.001", "--validate", "loader.py:others", "-o", "by_command"]) == 0
     document = json.loads((folder / "by_command" / "pareto.json").read_text())

@@ -22,7 +22,7 @@ from sgsdump.sidecars import input_config
 
 NOISE = "the images look like noise (neighbouring values are uncorrelated)"
 OTHERS = ": results do not generalise to other images; give 12 or more real images"
-OF_CALIBRATION = "he figures are of the calibration images and say nothing of others; give 12 or more different images"
+OF_CALIBRATION = "he figures apply to the calibration images only; give 12 or more different images"
 ALL_16 = ini_of_arrays("c", input_format="ALL_INT16")
 GIVEN = ["-m", "net.onnx", "-i", "cal", "--quant-level", "L2"]
 
@@ -99,7 +99,7 @@ def test_the_promise_is_of_images_held_out_of_the_calibration(work, capsys):
     assert figures["worst_image"] == pytest.approx(max(errors), rel=1e-4)
     assert figures["median_image"] == pytest.approx(np.median(errors), rel=1e-4)
     text = f"{figures['expected_error']:.3g} (median image {np.median(errors):.3g}, worst image {max(errors):.3g}; "
-    assert f"Expected output error on unseen images: {text}14 images, held out in 3 folds)." in said
+    assert f"Expected output error on new images: {text}14 images, held out in 3 folds)." in said
 
 
 def test_what_is_advised_is_promised_with_room_in_the_ranges_of_each_fold(work):
@@ -231,9 +231,7 @@ def test_tune_promises_the_error_on_images_held_out(work, capsys):
     (taken,) = (row for row in document["rows"] if row["taken"])
     figures = [f"{taken[name]:.3g}" for name in ("expected_error", "median_image", "worst_image")]
     before = f"INT8 {document['rows'][0]['expected_error']:.3g} -> " if taken["label"] != "INT8" else ""
-    line = (
-        f"expected error on unseen images: {before}* {figures[0]} (median image {figures[1]}, worst image {figures[2]}"
-    )
+    line = f"expected error on new images: {before}* {figures[0]} (median image {figures[1]}, worst image {figures[2]}"
     assert f"{line}; 14 images, held out in 3 folds)" in said
     assert document["held_out"]["folds"] == 3 and document["held_out"]["pictures"] == 14
 
@@ -260,7 +258,7 @@ def test_int8_within_the_limits_on_calibration_images_alone_is_not_recommended(w
     limit = own * 1.02
     assert int8["expected_error"] > 0
     assert main(["tune", *GIVEN, "--max-rmse", f"{limit}", "-o", "t"]) in (0, 1)
-    assert "INT8 is past the limits" in capsys.readouterr().out
+    assert "INT8 exceeds the limits" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["diagnose", "tune", "cure", "tune --first", "tune --explain"])

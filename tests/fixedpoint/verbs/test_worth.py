@@ -96,13 +96,16 @@ def test_diagnose_tells_the_metric_and_what_is_held_out(folder: Path, capsys: py
     found = sgsdump.diagnose(
         "net.onnx", "loader.py", metric="metric.py:near", validate="loader.py:others", quant_level="L1"
     )
-    assert found.verdict[1].startswith("By your metric, on 3 pictures: float 0; as it is -")
-    assert found.verdict[2].startswith("By your metric, on 3 pictures held out: float 0; as it is -")
-    assert found.verdict[3].startswith("Squared error on 3 pictures held out (on the 3 pictures that judge): as it is")
+    worth = [line for line in found.report.details if line.startswith(("Metric", "Squared"))]
+    assert worth[0].startswith("Metric on 3 images: float 0; unchanged -")
+    assert worth[1].startswith("Metric on 3 images held out: float 0; unchanged -")
+    assert worth[2].startswith(
+        "Squared error on 3 images held out (in brackets: on the 3 images used for judging): unchanged"
+    )
     assert found.to_copy == ["[CONV_CONFIG]\ntensor_arrays='ra';"] and "Not recommended" not in str(found)
     assert main([*DIAGNOSE, "--metric", "metric.py:near", "--validate", "loader.py:others"]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert [line for line in said if "metric" in line or "Squared" in line] == found.verdict[1:4]
+    assert [line for line in said if line.startswith(("Metric", "Squared"))] == worth
     told = {each["facts"]["way"]: each for each in _findings(folder) if each["kind"] == "worth"}
     assert told["plan"]["names"] == ["ra"] and told["plan"]["facts"]["recommended"] == "yes"
     figures = told["plan"]["figures"]
@@ -117,7 +120,7 @@ def _findings(folder: Path) -> list[dict]:
 def test_a_plan_that_fails_on_pictures_held_out_is_not_advised(folder: Path, capsys: pytest.CaptureFixture) -> None:
     assert main([*DIAGNOSE, "--validate", "loader.py:loud"]) == 0
     said = capsys.readouterr().out
-    assert "Not recommended: ra at INT16. On 3 pictures held out" in said and "[CONV_CONFIG]" not in said
+    assert "Not recommended: ra at INT16. On 3 images held out" in said and "[CONV_CONFIG]" not in said
     assert "tensor_arrays" not in (folder / "diagnosis" / "input_config.ini").read_text()
     (plan,) = (each for each in _findings(folder) if each["facts"].get("way") == "plan")
     assert plan["facts"] == {"way": "plan", "within": "yes", "held_within": "no", "recommended": "no"}
@@ -170,7 +173,7 @@ def test_the_first_plan_tells_the_metric_and_what_is_held_out(folder: Path, caps
     assert found.passes and found.raised == ("ra",) and found.to_copy == "[CONV_CONFIG]\ntensor_arrays='ra';"
     assert main([*FIRST, "--max-rmse", "0.1", "--metric", "metric.py:near", "--validate", "loader.py:others"]) == 0
     said = capsys.readouterr().out
-    assert "\nBy your metric, on 3 pictures held out: float 0; as it is -" in said and "; with the plan -" in said
+    assert "\nMetric on 3 images held out: float 0; unchanged -" in said and "; with the plan -" in said
     document = json.loads((folder / "out" / "rounds.json").read_text())
     worth = document["worth"]
     jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(document)
@@ -179,14 +182,14 @@ def test_the_first_plan_tells_the_metric_and_what_is_held_out(folder: Path, caps
     assert worth["ways"]["as it is"]["squared_error"] == found.worths.judged[AS_IT_IS].error
     # what a round says of the outputs is what the plan is worth
     assert found.worths.judged[PLAN].good and not found.worths.judged[AS_IT_IS].good
-    assert "By your metric" in (folder / "out" / "report.html").read_text()
+    assert "Metric on 3 images" in (folder / "out" / "report.html").read_text()
 
 
 @pytest.mark.parametrize("limit", [[], ["--max-rmse", "0.1"]])
 def test_a_first_plan_that_fails_on_pictures_held_out_is_not_recommended(folder, capsys, limit) -> None:
     assert main([*FIRST, "--validate", "loader.py:loud", *limit]) == bool(limit)
     said = capsys.readouterr().out
-    assert "\nwarning: Not recommended: ra at INT16. On 3 pictures held out" in said
+    assert "\nwarning: Not recommended: ra at INT16. On 3 images held out" in said
     document = json.loads((folder / "out" / "rounds.json").read_text())
     assert document["thresholds_hold"] and not document["worth"]["recommended"]
     assert "Not recommended" in (folder / "out" / "report.html").read_text()
@@ -226,12 +229,14 @@ def test_diagnose_names_the_smaller_plan_that_it_did_not_choose() -> None:
 
     larger, measured = plan(("a", "b", "c", "d"), 0.71, 0.05), SimpleNamespace(raised=("a",))
     alone = SimpleNamespace(measured=measured, smaller=None)
-    assert diagnosis._costs(alone, larger) == "The weights take 71 % of their bytes at 16 bits then."
+    assert diagnosis._costs(alone, larger) == "The weights take 71 % of their INT16 size."
     one = SimpleNamespace(measured=measured, smaller=plan(("a", "b"), 0.6, 0.2))
-    text = "then; the surest alone takes 60 %, but leaves an error of 0.2000."
+    text = "With the most certain input alone they take 60 %, and the output error is 0.2."
     assert diagnosis._costs(one, larger).endswith(text)
     two = SimpleNamespace(measured=measured, smaller=plan(("a", "b", "c"), 0.65, 0.1))
-    assert diagnosis._costs(two, larger).endswith("the 2 surest alone take 65 %, but leave an error of 0.1000.")
+    assert diagnosis._costs(two, larger).endswith(
+        "With the 2 most certain inputs alone they take 65 %, and the output error is 0.1."
+    )
 
 
 def test_what_is_advised_for_the_model_as_it_is_is_no_promise_where_a_cause_comes_first():
@@ -245,4 +250,4 @@ def test_what_is_advised_for_the_model_as_it_is_is_no_promise_where_a_cause_come
 
 
 def test_on_how_many_pictures_is_measured():
-    assert (diagnose.PICTURES, diagnose.MEASURED, diagnose_quantised.MEASURED) == (10, 4, 2)
+    assert (diagnose.MAX_IMAGES, diagnose.MEASURED, diagnose_quantised.MEASURED) == (10, 4, 2)
