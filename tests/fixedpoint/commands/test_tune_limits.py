@@ -49,7 +49,7 @@ def work(tmp_path, monkeypatch):
 
 def tuned(capsys, *given):
     status = main([*TUNE, *given])
-    said = capsys.readouterr().out.splitlines()
+    said = "".join(capsys.readouterr()).splitlines()
     lines = [line for line in said if not line.startswith(("assumed:", "warning: the images look like noise"))]
     document = json.loads(Path("out/pareto.json").read_text())
     (taken,) = [row for row in document["rows"] if row["taken"]]
@@ -64,7 +64,7 @@ def worst_rmse(row):
 def test_int8_within_the_limits_is_recommended_as_it_is(work, capsys, held):
     status, lines, document, taken = tuned(capsys, *held)
     images = 8 if held else 4
-    assert status == 0 and lines[0] == f"{FIRST}{images} images: no INT16 needed"
+    assert status == 0 and f"{FIRST}{images} images: no INT16 needed" in lines
     assert [line.split()[:2] for line in lines if line.startswith("*  ")] == [["*", "INT8"]]
     assert taken["label"] == "INT8" and taken["raised"] == []
     assert input_config.read(work / "out" / "input_config.ini").tensor_arrays == ()
@@ -79,7 +79,7 @@ def test_a_stricter_limit_raises_the_cheapest_plan_within_it(work, capsys):
     errors = sorted({worst_rmse(row) for row in document["rows"]})
     limit = (errors[0] + errors[-1]) / 2
     status, lines, document, taken = tuned(capsys, "--max-rmse", str(limit))
-    assert status == 0 and lines[0] == f"INT8 exceeds the limits (RMSE <= {limit:g}) on 4 images: c"
+    assert status == 0 and f"INT8 exceeds the limits (RMSE <= {limit:g}) on 4 images: c" in lines
     within = [row for row in document["rows"] if worst_rmse(row) <= limit]
     assert taken["raised"] and taken["bytes"] == min(row["bytes"] for row in within)
     assert input_config.read(work / "out" / "input_config.ini").tensor_arrays
@@ -95,7 +95,7 @@ def test_images_held_out_have_to_hold_the_limits_too(work, capsys):
     """Eight times louder images clip, so INT8 exceeds the limits there alone."""
     write_arrays(work, "loud", 2, 8.0)
     status, lines, document, _ = tuned(capsys, "--validate", "loud")
-    assert lines[0].startswith("INT8 exceeds the limits") and document["limits"]["past"] == ["c"]
+    assert any(line.startswith("INT8 exceeds the limits") for line in lines) and document["limits"]["past"] == ["c"]
     assert status == 0, "no limit was given"
 
 
@@ -112,7 +112,7 @@ def test_an_output_is_judged_as_diagnose_judges_it(work, capsys):
 def test_all_images_judge_int8_though_the_search_sees_ten(work, capsys):
     write_arrays(work, "more", 3, count=12)
     status, lines, document, _ = tuned(capsys, "-i", "more")
-    assert status == 0 and lines[0] == f"{FIRST}12 images, held out too: no INT16 needed"
+    assert status == 0 and f"{FIRST}12 images, held out too: no INT16 needed" in lines
     assert document["pictures"] == 10 and document["held_out"]["pictures"] == 12 and document["limits"]["held_out"]
 
 

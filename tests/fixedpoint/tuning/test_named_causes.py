@@ -100,7 +100,7 @@ def test_an_error_of_many_small_parts_is_said_to_be_spread(folder, capsys):
     assert spread["figures"]["left"] == pytest.approx(left, rel=1e-6)
     gain = 0.8 * (error - error_with(capsys, *inputs))
     assert error - left >= gain > error - error_with(capsys, *raised[:-1])
-    said = next(line for line in lines if line.startswith("No single cause: "))
+    said = next(line for line in lines if line.startswith("The error is spread over "))
     assert re.search(rf"spread over {count} convolutions, and no single one .* to INT16 removes \d+ %\.", said)
 
 

@@ -427,7 +427,7 @@ def test_a_net_without_convolutions_to_tune(float_model, ranges):
         set_up(only, found, CONFIG, feeds())
     with pytest.raises(InputError, match="no image"):
         set_up(float_model, ranges, CONFIG, [])
-    with pytest.raises(ConfigError, match="ALL_INT16 decides"):
+    with pytest.raises(ConfigError, match="ALL_INT16 sets"):
         set_up(float_model, ranges, replace(CONFIG, conv_format="ALL_INT16"), feeds())
 
 
