@@ -134,8 +134,8 @@ def test_a_plan_that_is_worse_on_images_held_out_is_not_advised(refused, work, m
     onnx.save(net, "net.onnx")
     main(["diagnose", *GIVEN, "-o", "d"])
     said = capsys.readouterr().out
-    assert ("Put this into input_config.ini" in said) is not refused
-    assert ("makes c worse when held out" in said) is refused
+    assert ("Copy these lines into input_config.ini" in said) is not refused
+    assert ("makes c worse on held-out images" in said) is refused
     raised = input_config.read("d/input_config.ini").tensor_arrays
     assert bool(raised) is not refused
 
@@ -226,11 +226,11 @@ def test_names_order_and_place_of_the_files_change_nothing(work, capsys):
 
 def test_tune_promises_the_error_on_images_held_out(work, capsys):
     assert main(["tune", *GIVEN, "--max-rmse", "0.002", "-o", "t"]) in (0, 1)
-    said = capsys.readouterr().out
+    said = "".join(capsys.readouterr())
     document = json.loads(Path("t", "pareto.json").read_text())
     (taken,) = (row for row in document["rows"] if row["taken"])
     figures = [f"{taken[name]:.3g}" for name in ("expected_error", "median_image", "worst_image")]
-    before = f"INT8 {document['rows'][0]['expected_error']:.3g} -> " if taken["label"] != "INT8" else ""
+    before = f"INT8 {document['rows'][0]['expected_error']:.3g} → " if taken["label"] != "INT8" else ""
     line = f"expected error on new images: {before}* {figures[0]} (median image {figures[1]}, worst image {figures[2]}"
     assert f"{line}; 14 images, held out in 3 folds)" in said
     assert document["held_out"]["folds"] == 3 and document["held_out"]["pictures"] == 14
@@ -258,7 +258,7 @@ def test_int8_within_the_limits_on_calibration_images_alone_is_not_recommended(w
     limit = own * 1.02
     assert int8["expected_error"] > 0
     assert main(["tune", *GIVEN, "--max-rmse", f"{limit}", "-o", "t"]) in (0, 1)
-    assert "INT8 exceeds the limits" in capsys.readouterr().out
+    assert "INT8 exceeds the limits" in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize("command", ["diagnose", "tune", "cure", "tune --first", "tune --explain"])
