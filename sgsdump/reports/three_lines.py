@@ -173,7 +173,7 @@ _ACTIONS: Mapping[Action, str] = {
     "raise all convolutions": "raise all convolutions to INT16, or find fewer with sgsdump tune",
     "use the cured model": "use the rewritten model",
     "keep operators in float": "keep {layers} in float",
-    "name the nodes": "name the nodes of the float model (lines below), quantise and diagnose again; then exclude operators",
+    "name the nodes": "name the nodes (lines below), quantise and diagnose again; then exclude operators",
     "find the cause": "find the cause first; INT16 barely reduces this error",
     "calibrate on more images": "calibrate on more images; on held-out images an output exceeds the limits",
     "convert again": "convert the model again; its weights are not those of the float model",

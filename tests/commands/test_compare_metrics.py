@@ -50,7 +50,7 @@ def test_further_metrics_stand_in_the_table_and_the_files(dumps, tmp_path, capsy
     assert main(["compare", dumps["off"], dumps["golden"], "--format", "sdk", *options]) == 0
     out = capsys.readouterr().out
     assert "  diff2:" in out and " mae:0.5" in out and " without 1 values where only the benchmark is 0" in out
-    assert "Worst layer by RMSE: " in out and "Layers: 2 fail." in out
+    assert "Largest error by RMSE: " in out and "Layers: 2 fail." in out
     lines = list(csv.DictReader(table.open()))
     rows = json.loads(document.read_text())["rows"]
     for line, row in zip(lines, rows):
@@ -86,7 +86,7 @@ def test_nothing_changes_where_nothing_is_asked(dumps, capsys):
 def test_limits_on_further_metrics(dumps, capsys, limits, status):
     assert main(["compare", dumps["off"], dumps["golden"], "--limit", limits, "--format", "sdk"]) == status
     out = capsys.readouterr().out
-    assert f" {limits.partition('=')[0]}:" in out and ("exceed" in out) == (status == 1)
+    assert f" {limits.partition('=')[0]}:" in out and ("Exceeding" in out) == (status == 1)
 
 
 def test_a_limit_on_what_cannot_be_told_is_passed(dumps, tmp_path):

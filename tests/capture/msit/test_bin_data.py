@@ -166,7 +166,7 @@ def test_a_topology_takes_its_shapes_from_the_same_process(tmp_path: Path) -> No
     assert input_type(cache) == "tensor_type" and list(cache) == [str(csv)]
     with pytest.raises(FormatError, match=r"does not end in \.json"):
         msit.atb_json_to_onnx(str(path.with_suffix(".onnx")))
-    with pytest.raises(ConfigError, match="no level -2"):
+    with pytest.raises(ConfigError, match="invalid --level -2"):
         msit.atb_json_to_onnx(str(path), -2, cache)
 
 
