@@ -119,7 +119,7 @@ def test_what_is_advised_is_run_and_the_bits_of_each_convolution_are_told(digits
     second = {row["name"]: row for row in json.loads(Path("again/layers.json").read_text())["rows"]}
     for row, figures in zip(first, page["other"]["figures"], strict=True):
         assert row["advised_rmse"] == room[row["name"]]["rmse"] == figures[2]
-    assert page["other"]["label"] == "with what is advised"
+    assert page["other"]["label"] == "with the recommendation"
     assert {name for name, row in second.items() if row.get("bits") == 16} == {"block2/add", "block4/pw/relu"}
     assert {row["raised_by"] for row in second.values() if row.get("bits") == 16} == {"you"} and names == PLANTED
     assert "other" not in {k for k, v in data_of(digits / "again" / "report.html").items() if v}
@@ -170,7 +170,11 @@ def test_what_is_assumed_is_said_first(digits, capsys):
 def test_a_preprocess_file_that_disagrees_is_said(digits, capsys):
     (digits / "pre.py").write_text(PREPROCESS.replace("127", "100"))
     assert main([*DIAGNOSE, "-n", "pre.py", "--max-images", "2", "--quant-level", "L2"]) == 1
-    assert re.search(r"warning: .*input 'image': .* \(.*27 grey levels", capsys.readouterr().out)
+    said = capsys.readouterr()
+    assert re.search(r"warning: .*input 'image': .* \(.*27 grey levels", said.err)
+    cause = said.out.splitlines()[1]
+    assert cause.startswith("Cause: the preprocess file and input_config.ini normalise the input image differently")
+    assert "mean 100," in cause and "mean 127," in cause
     assert "27 grey levels" in (digits / "diagnosis/report.html").read_text()
 
 
@@ -181,7 +185,7 @@ def test_operators_without_an_integer_rule_are_said(tmp_path, monkeypatch, capsy
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 8, 3)).astype(np.uint8)).save("0.png")
     assert main("diagnose -m net.onnx -i 0.png".split()) == 0
     said = "no exact integer rule for Erf (e and 1 more), Softsign (s): a table with ideal rounding"
-    assert said in capsys.readouterr().out.splitlines() and said in Path("diagnosis/report.html").read_text()
+    assert said in capsys.readouterr().err.splitlines() and said in Path("diagnosis/report.html").read_text()
 
 
 def test_nothing_is_said_before_the_folder_is_known_to_be_writable(digits, capsys):
@@ -270,12 +274,12 @@ def test_a_picture_of_another_size_is_resized_and_one_is_enough(digits):
 
 def test_what_good_outputs_cannot_show_is_said(digits, capsys):
     (digits / "same.py").write_text(PREPROCESS)
-    step = "If the device still fails, check mean and std, colour order and post-processing"
-    assumed = "the preprocessing was assumed, not checked"
+    step = "If the device still fails, check mean, std, colour order and post-processing"
+    assumed = "No preprocess file was given (-n); the preprocessing was assumed."
     words = [*DIAGNOSE, "--max-images", "2", "--quant-level", "L5"]
     assert main(words) == 0
     out = capsys.readouterr().out
-    bad = next(line for line in out.splitlines() if line.startswith("Output")).count(": bad")
+    bad = out.startswith("FAIL: ")
     assert (step in out) == (not bad) and (assumed in out) == (not bad)
     assert ("Use --metric to measure" in out) == bool(bad)
     assert main([*words, "-n", "same.py"]) == 0

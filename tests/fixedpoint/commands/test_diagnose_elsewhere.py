@@ -30,9 +30,10 @@ def test_a_softmax_that_is_misread_is_the_cause(tmp_path, monkeypatch, capsys):
     assert (cause["layer"], cause["names"], cause["facts"]["input"]) == ("shares", ["y"], "scores")
     assert 0 < cause["figures"]["factor"] < 0.9
     factor = f"{cause['figures']['factor']:.2g}"
-    assert f"What reads the Softmax shares takes its values for {factor} times what they are, as in the SDK" in said
-    assert "Cut the network before the Softmax shares" in said and "give --model-outputs scores" in said
-    assert "adds up from many" not in said and "look at the ranges" not in said
+    misread = f"readers of the Softmax shares take its values for {factor} times their true size, as in the SDK's"
+    assert said.splitlines()[1].startswith(f"Cause: {misread}") and said.splitlines()[1].endswith("repairs y.")
+    assert "Cut the model before the softmax shares" in said and ": --model-outputs scores and" in said
+    assert "spread over" not in said and "Check the calibration ranges" not in said
 
 
 def test_where_16_bits_do_not_help_the_layer_is_named(tmp_path, monkeypatch, capsys):

@@ -83,15 +83,16 @@ def test_a_wrong_file_is_the_cause(place, capsys, wrong):
 
 
 def test_the_right_file_is_no_cause(place, capsys):
-    status, out, _ = diagnosed(place, capsys)
-    warnings = [line for line in out.splitlines() if "warning" in line and "look like noise" not in line]
+    status, out, err = diagnosed(place, capsys)
+    warnings = [line for line in (out + err).splitlines() if "warning" in line and "look like noise" not in line]
     assert status == 0 and "\nCause: " not in out and not warnings
 
 
 def test_the_stated_distance_is_that_of_the_pixels(place, capsys):
     """A mean that is off by 16 makes the fixed model's picture 16 grey levels off, whatever the pictures."""
-    _, out, _ = diagnosed(place, capsys, red=107.7, green=100.28, blue=87.53)
-    warning = next(line for line in out.splitlines() if line.startswith("warning: "))
+    _, _, err = diagnosed(place, capsys, red=107.7, green=100.28, blue=87.53)
+    warning = next(line for line in err.splitlines() if "grey levels" in line)
+    assert warning.startswith("warning: ")
     levels = float(warning.split("grey levels")[0].rsplit(",", 1)[1])
     assert levels == pytest.approx(16, abs=0.7), warning
 

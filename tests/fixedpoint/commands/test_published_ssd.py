@@ -55,11 +55,19 @@ def ssd(tmp_path, monkeypatch):
     return tmp_path
 
 
+def said_of_cut(capsys, name):
+    """The lines of stdout, where the cut was told once on the stream of the command."""
+    said = capsys.readouterr()
+    lines = {"out": said.out.splitlines(), "err": said.err.splitlines()}
+    streams = [stream for stream in lines for line in lines[stream] if line == f"note: {NOTE}"]
+    assert streams == ["err" if name == "diagnose" else "out"]
+    return lines["out"]
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_says_what_was_cut_and_what_to_paste(ssd, capsys, name):
     assert main(COMMANDS[name]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines.count(f"note: {NOTE}") == 1
+    lines = said_of_cut(capsys, name)
     start = lines.index("for input_config.ini:")
     assert lines[start + 1 : start + 4] == SECTION
     # pasted, it is there
@@ -67,8 +75,7 @@ def test_every_command_says_what_was_cut_and_what_to_paste(ssd, capsys, name):
     if name != "pipeline":
         again = [word if word not in ("tuned", "first") else f"{word}_again" for word in COMMANDS[name]]
         assert main(again) == 0
-        lines = capsys.readouterr().out.splitlines()
-        assert lines.count(f"note: {NOTE}") == 1
+        lines = said_of_cut(capsys, name)
         assert "for input_config.ini:" not in lines
 
 
@@ -83,8 +90,7 @@ def test_explain_after_calibrate(ssd, capsys):
 
 def test_the_report_has_it_among_what_was_assumed(ssd, capsys):
     assert main([word for word in COMMANDS["diagnose"] if "input" not in word]) == 0
-    out = capsys.readouterr().out
-    assert f"note: {NOTE}" in out.splitlines()[:6]
+    said_of_cut(capsys, "diagnose")
     page = Path("diagnosis/report.html").read_text()
     data = json.loads(re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
     assert {"conf_flat", "loc"} <= {layer["name"] for layer in data["layers"]}

@@ -108,7 +108,7 @@ def test_the_provider_of_dump_and_simulate(folder: Path, capsys: pytest.CaptureF
     plain = capsys.readouterr().out
     sgsdump(*words, "--provider", "CPUExecutionProvider")
     assert capsys.readouterr().out == plain
-    assert "has no execution provider 'Abacus'; it has " in refused(capsys, *words, "--provider", "Abacus")
+    assert "has no execution provider 'Abacus'; installed are " in refused(capsys, *words, "--provider", "Abacus")
 
 
 def test_the_provider_is_the_one_that_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
