@@ -293,10 +293,10 @@ def test_the_proposal_for_the_demo_is_what_was_planted(level, tmp_path, monkeypa
 
 @pytest.mark.parametrize("text", [calibration.__doc__, calibrate_command.__doc__], ids=["levels", "calibrate --help"])
 def test_the_levels_do_what_their_tables_say(text):
-    """The columns: weights per channel, activation ranges fitted, 16 bits proposed."""
+    """The columns: weights per channel, activation ranges fitted, INT16 proposed."""
     lines = text.splitlines()
     head = next(line for line in lines if "weights per channel" in line)
-    columns = [head.index(word) for word in ("weights per", "activation ranges", "16 bits")]
+    columns = [head.index(word) for word in ("weights per", "activation ranges", "INT16")]
     rows = {line.split()[0]: line for line in lines[lines.index(head) + 1 :] if line.strip()[:1] == "L"}
     assert {
         n: Level(*(line[at : at + 1] == "x" for at in columns)) for n, line in rows.items() if n in LEVELS

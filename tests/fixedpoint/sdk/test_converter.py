@@ -345,7 +345,7 @@ def test_strict_ends_before_anything_is_written(net_with_elu, command, capsys):
 
 def test_without_strict_it_is_a_warning(net_with_elu, capsys):
     assert main(["calibrate", *net_with_elu, "--quant-level", "L1"]) == 0
-    assert capsys.readouterr().out.startswith("warning: SDK 1.1.5 refuses Elu (")
+    assert capsys.readouterr().err.startswith("warning: SDK 1.1.5 refuses Elu (")
 
 
 def test_many_kinds_share_a_line(tmp_path, monkeypatch, capsys):
