@@ -215,7 +215,14 @@ def _figure(deciding: Deciding) -> str:
     if deciding.metric == RESOLUTION:
         return f"{tensor} RMSE {value:.3g}, within half a step of its scale"
     limit = "" if deciding.limit is None else f", limit {deciding.limit:g}"
-    return f"{tensor} {deciding.metric} {value:.3g}{limit}"
+    return f"{tensor} {deciding.metric} {_told(value, deciding.limit)}{limit}"
+
+
+def _told(value: float, limit: float | None) -> str:
+    """Return three significant digits; six if three would show the value on the other side of its limit."""
+    rounded = float(f"{value:.3g}")
+    hides = limit is not None and ((rounded < limit) != (value < limit) or (rounded > limit) != (value > limit))
+    return f"{value:.6g}" if hides else f"{value:.3g}"
 
 
 def _equal(verdict: Verdict) -> Iterator[str]:

@@ -117,6 +117,8 @@ def _of_quantised(finding: Finding, on: str) -> str:
     """Return the text on a tensor or weight of a model that another tool quantised."""
     figures, weight = finding.figures, finding.facts["reason"] == "weight"
     what = f"{'weight' if weight else 'tensor'} {finding.layer}"
+    if "bias" in finding.facts:
+        what += f" with its bias {finding.facts['bias']}"
     if "factor" in figures:
         what += f" (wrong scale: its integers mean {figures['factor']:.3g} times its floats)"
     text = f"{what}. {on}: quantising only this {'weight' if weight else 'tensor'} causes {percent(figures['brings'])}"

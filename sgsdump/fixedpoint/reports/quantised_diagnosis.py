@@ -111,9 +111,10 @@ class QuantisedDiagnosis:
             gives_back = self.measured.gives_back(error)
             figures |= {} if gives_back is None else {"gives_back": gives_back, "left": error.left or 0.0}
             names = tuple(unit.output for unit in error.units)
-            reason = "weight" if error.is_weight else "tensor"
+            facts = {"reason": "weight" if error.is_weight else "tensor"}
+            facts |= {"bias": error.with_it[0]} if error.with_it else {}
             figures |= {} if error.factor == 1 else {"factor": error.factor}
-            found.append(Finding("cause", error.name, "", figures, "measured", names, {"reason": reason}))
+            found.append(Finding("cause", error.name, "", figures, "measured", names, facts))
         exclusion = self.measured.exclusion
         if exclusion is not None and not self.good_as_defined:
             figures = {"error": self.measured.all_on, "error_after": exclusion.error}

@@ -43,8 +43,7 @@ def verdict_of_search(result: Pareto, passes: bool, agreement: Agreement | None)
     past = () if limits is None else limits.past
     if taken is int8:
         recommendation = Recommendation("nothing") if passes else Recommendation("raise all convolutions")
-    images = result.effort.pictures if limits is None else limits.pictures
-    verdict = _of_outputs(figures, passes, None if limits is None else limits.allowed, images)
+    verdict = _of_outputs(figures, passes, None if limits is None else limits.allowed, result.effort.pictures)
     cause = Finding("cause", names=past, evidence="measured", facts={"reason": INT8}) if past else None
     int16 = result.rows[-1]
     if past and not passes and int16.error > MOST_LEFT * int8.error:
@@ -114,7 +113,8 @@ def _of_outputs(figures: Figures, passes: bool, limits: Thresholds | None, image
     """Return a verdict that the worst output decides."""
     past = [name for name, both in figures.items() if limits is not None and not limits.hold(*both, 0.0)]
     deciding = None
-    for name in sorted(past or figures, key=lambda name: -figures[name][1])[:1]:
+    is_elsewhere = not passes and not past  # only held-out images exceed a limit, or an output is judged otherwise
+    for name in () if is_elsewhere else sorted(past or figures, key=lambda name: -figures[name][1])[:1]:
         similarity, error = figures[name]
         deciding = Deciding(name, "RMSE", error, None if limits is None else limits.max_rmse, True)
         by_cos = limits is not None and limits.min_cos is not None and not similarity >= limits.min_cos

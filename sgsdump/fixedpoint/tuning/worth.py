@@ -141,9 +141,13 @@ def agreement(
 ) -> Agreement | None:
     """Return how many answers of the fixed model agree with the float model, on at most ``most`` images.
 
-    None if the outputs have no template. Raises what running the models raises.
+    Outputs that are no tensors, such as sequences, do not count. None if the others have no template. Raises what
+    running the models raises.
     """
-    names = [output.name for output in deployed(model).graph.output]
+    outputs = deployed(model).graph.output
+    names = [output.name for output in outputs if output.type.WhichOneof("value") in ("tensor_type", None)]
+    if not names:
+        return None
     real, graph = FloatOutputs(model, names), FixedOutputs(model, fixed, names)
     found: Agreement | None = None
     indices = evenly(pairs.indices, most)
