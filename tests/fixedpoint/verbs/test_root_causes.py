@@ -139,8 +139,8 @@ def test_arrays_show_what_the_preprocess_file_does_with_them(net, order, turned,
     (net / "arrays.py").write_text(ARRAYS.format(turned=turned, mean=mean))
     _config("input_config.ini", order)
     found = _diagnosed("L1", data="arrays", preprocess="arrays.py")
-    told = " ".join(found.verdict)
-    assert ("order of the channels" in told) == (cause == "order"), told
+    told = found.verdict[1]
+    assert ("the colour order of input data" in told) == (cause == "order"), told
     assert (f"mean {MEAN}" in told) == (cause == "normalisation"), told
     if cause == "order":
         assert float(re.search(r"up to ([\d.]+) grey levels", told)[1]) > 100
@@ -162,7 +162,7 @@ def test_weights_of_one_scale_are_told_with_the_level_that_repairs_them(net):
     assert _error(findings) == pytest.approx(output["figures"]["rmse"], rel=1e-9), "what a run at that level gives"
     assert not found.to_copy and not _causes(above)
     found.save("d"), above.save("above")
-    assert "(advised.onnx in the folder has that" in found.report.next_steps[0].text
+    assert "(advised.onnx uses it)" in found.report.next_steps[0].text
     assert _outputs_of("d/advised.onnx") == _outputs_of("above/fixed.onnx") != _outputs_of("d/fixed.onnx")
     assert not (net / "above/advised.onnx").exists()
 
@@ -222,7 +222,7 @@ def test_ranges_of_dim_pictures_are_told_as_of_others(net):
     ranges = _ranges("dim")
     found = _diagnosed(ranges=ranges)
     assert _causes(found)[0][0] == "unlike pictures" and "are outside the calibration ranges" in found.verdict[1]
-    assert found.report.next_steps[0].text == "Calibrate on pictures like these."
+    assert found.report.next_steps[0].text == "Calibrate on images like these."
     assert not _causes(_diagnosed("L2", "dim", ranges=ranges)) or "grey levels" in found.verdict[1]
 
 
