@@ -33,8 +33,11 @@ if TYPE_CHECKING:
 
 
 def verdict_of_diagnosis(diagnosis: Diagnosis, comparison: Comparison, assumptions: Sequence[str]) -> Verdict:
-    """Return the verdict on a fixed model."""
-    verdict = _of_outputs(comparison, diagnosis.outputs, diagnosis.findings, diagnosis.limits)
+    """Return the verdict on a fixed model, decided on held-out images if only those exceed the limits."""
+    outputs, unseen = diagnosis.outputs, diagnosis.unseen
+    if diagnosis.good and not diagnosis.holds and unseen is not None:
+        outputs = unseen.ran[AS_IT_IS]
+    verdict = _of_outputs(comparison, outputs, diagnosis.findings, diagnosis.limits)
     if diagnosis.good and diagnosis.past.names:  # a layer decides, not an output
         verdict = replace(verdict, deciding=comparison.verdict(diagnosis.limits).deciding)
     return replace(

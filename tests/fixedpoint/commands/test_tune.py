@@ -342,7 +342,7 @@ def test_a_damaged_progress_file_is_measured_anew(work, capsys, monkeypatch):
         assert not loaded.scores and not loaded.sensitivities
     capsys.readouterr()
     assert main([*TUNE, "-o", "out", "--rates", "0.6"]) == 0
-    assert "resuming" not in capsys.readouterr().err
+    assert "resuming" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

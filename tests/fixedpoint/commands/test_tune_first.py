@@ -45,7 +45,7 @@ def lay_out_digits(folder):
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory):
-    """The digits after the rounds, with the texts of stdout and stderr."""
+    """The digits after the rounds, with its printed text."""
     import contextlib
     import io
 
@@ -55,7 +55,7 @@ def tuned(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
         patch.chdir(folder)
         assert main(FIRST) == 0
-    return folder, out.getvalue(), err.getvalue()
+    return folder, text.getvalue()
 
 
 @pytest.fixture
@@ -78,18 +78,18 @@ def document(folder):
 
 
 def test_exactly_the_planted_convolutions_are_raised(tuned):
-    folder, text, progress = tuned
+    folder, text = tuned
     found = document(folder / "out")
     assert found["tensor_arrays"] == PLANTED and found["thresholds_hold"]
     assert [len(made["raised"]) for made in found["rounds"]] == [0, 2]
     assert found["rounds"][0]["outputs"]["logits"]["rmse"] > 0.5
     assert "weights per channel" in text and "every raised tensor is needed" in text
     for name in PLANTED:
-        assert f"raised {name} (read by {name[:6]}/pw)" in progress
+        assert f"raised {name} (read by {name[:6]}/pw)" in text
 
 
 def test_the_log_is_what_was_printed(tuned):
-    folder, text, progress = tuned
+    folder, text = tuned
     log = (folder / "out" / "rounds.txt").read_text()
     assert set(log.splitlines()) <= set(text.splitlines()) and "\nout: " in text
     assert {path.name for path in (folder / "out").iterdir()} == FILES
@@ -97,7 +97,7 @@ def test_the_log_is_what_was_printed(tuned):
 
 
 def test_its_report_tells_what_was_raised_and_shows_every_layer(tuned):
-    folder, text, _ = tuned
+    folder, _ = tuned
     page = (folder / "out" / "report.html").read_text()
     assert "to INT16. Output error" in page and f"tensor_arrays=&#39;{','.join(PLANTED)}&#39;" in page
     compared = compare(folder / "out" / "fixed.bin", folder / "out" / "float.bin")
@@ -109,7 +109,7 @@ def test_its_report_tells_what_was_raised_and_shows_every_layer(tuned):
 
 def test_the_figures_are_those_of_the_model_it_leaves(tuned):
     """Oracle: onnxruntime on the files, numpy in float64."""
-    folder, *_ = tuned
+    folder, _ = tuned
     found = document(folder / "out")
     options = onnxruntime.SessionOptions()
     # Optimised, onnxruntime computes some operators in integers of its own.
@@ -141,7 +141,7 @@ def _weights(folder, facts):
 
 
 def test_the_dumps_are_of_the_first_picture_and_pass(tuned, monkeypatch, capsys):
-    folder, *_ = tuned
+    folder, _ = tuned
     monkeypatch.chdir(folder)
     assert main("compare out/fixed.bin out/float.bin --min-cos 0.98 --max-rmse 0.1".split()) == 0
     first = (np.asarray(Image.open(document(folder / "out")["debug_pictures"][0]), np.float32) - 127) / 128
@@ -149,7 +149,7 @@ def test_the_dumps_are_of_the_first_picture_and_pass(tuned, monkeypatch, capsys)
 
 
 def test_the_ini_is_the_users_and_gives_the_same_model_again(tuned, monkeypatch, tmp_path, capsys):
-    folder, *_ = tuned
+    folder, _ = tuned
     before, after = (folder / "input_config.ini").read_bytes(), (folder / "out" / "input_config.ini").read_bytes()
     assert after.startswith(before) and b"tensor_arrays='block2/dw/relu,block4/dw/relu';" in after[len(before) :]
     assert input_config.read(folder / "out" / "input_config.ini").tensor_arrays == tuple(PLANTED)

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from pathlib import Path
 
 import numpy as np
@@ -99,8 +98,6 @@ def test_the_promise_is_of_images_held_out_of_the_calibration(work, capsys):
     assert figures["expected_error"] == pytest.approx(expected, rel=1e-4)
     assert figures["worst_image"] == pytest.approx(max(errors), rel=1e-4)
     assert figures["median_image"] == pytest.approx(np.median(errors), rel=1e-4)
-    cos = float(re.match(r"FAIL: output c COS ([\d.]+), limit 0\.99 \(measured on 14 images\); 1 of 3 layers", said)[1])
-    assert cos < 0.99, "which the calibration images do not show"
     text = f"{figures['expected_error']:.3g} (median image {np.median(errors):.3g}, worst image {max(errors):.3g}; "
     assert f"Expected output error on new images: {text}14 images, held out in 3 folds)." in said
 
