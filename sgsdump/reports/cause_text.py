@@ -94,8 +94,8 @@ def _operator_text(finding: Finding, by_flow: bool) -> str:
         )
     if "collective" in facts:
         return (
-            f"another rank sends different values through {_placed(finding)}: {error}, although the inputs of this rank "
-            f"are equal. Compare the other ranks of this step"
+            f"another rank sends different values through {_placed(finding)}: {error}, although the inputs of this "
+            f"rank are equal. Compare the other ranks of this step"
         )
     if "only_in" in facts:
         return _one_sided_text(finding)

@@ -158,7 +158,9 @@ _ACTIONS: Mapping[Action, str] = {
     "use the same input": "dump both models on the same input, then compare again",
     "make calls alike": "remove this difference, then compare again",
     "change the operator": "run {layers} with another kernel or in float32; list all operators outside their bound",
-    "keep channels": "use one scale per channel for {layers}, whose small channels are quantised to zero, or raise it to INT16",
+    "keep channels": (
+        "use one scale per channel for {layers}, whose small channels are quantised to zero, or raise it to INT16"
+    ),
     "dump what is missing": "dump the missing layers, then compare again",
     "nothing": "nothing to do",
     "measure quantised tensors": "measure the contribution of each quantised tensor",

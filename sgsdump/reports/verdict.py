@@ -102,7 +102,7 @@ _STEPS = {
     "change the operator": (
         "Run the operator with another kernel or in float32. The command lists all operators outside their bound."
     ),
-    "keep channels": "Use one scale per channel, because small channels are quantised to zero, or raise the layers to INT16.",
+    "keep channels": "Small channels are quantised to zero: use one scale per channel, or raise the layers to INT16.",
     "dump what is missing": "Dump the missing layers, then compare again. The compared layers are within the limits.",
     "nothing": "No INT16 needed: every layer is within the limits.",
     "measure quantised tensors": "Measure the contribution of each quantised tensor, and find the ones to keep float.",

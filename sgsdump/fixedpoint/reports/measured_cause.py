@@ -99,8 +99,8 @@ def _part_text(finding: Finding, on: str) -> str:
             else "the error is no smaller"
         )
         return (
-            f"the largest part of the error comes from {_operator(finding)}. It reads the image, so its input always has "
-            f"8 bits. {on}: with all other convolutions at INT16, {least}"
+            f"the largest part of the error comes from {_operator(finding)}. It reads the image, so its input always "
+            f"has 8 bits. {on}: with all other convolutions at INT16, {least}"
         )
     if reason == "clipped":
         return (
