@@ -79,7 +79,7 @@ def with_cured(verdict: Verdict, ways: Sequence[Way], folder: str) -> Verdict:
     best = recommended(remedies, sum(before.values()))
     if best is None:
         return verdict
-    measured = {"error": sum(before.values()), "error_after": best.error}
+    measured = {"squared_error": sum(before.values()), "squared_error_after": best.error}
     return replace(verdict, recommendation=Recommendation(best.action, best.command, measured=measured))
 
 
@@ -117,7 +117,7 @@ def _deciding(name: str, figures: OutputFigures, limits: Thresholds) -> Deciding
 
 def _recommendation(diagnosis: Diagnosis) -> Recommendation | None:
     if not diagnosis.share.convolutions or not diagnosis.outputs.outputs:
-        return None
+        return Recommendation("nothing") if diagnosis.passes else None
     if diagnosis.root is not None:
         return _of_root(diagnosis)
     if diagnosis.good:

@@ -1,6 +1,7 @@
 """The verdict of diagnose as data: what decides, the cause, and the one remedy that is recommended."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,10 +13,11 @@ from small_nets import residual_net
 import sgsdump
 from sgsdump.comparison.account import Account
 from sgsdump.comparison.thresholds import DOCUMENTED
-from sgsdump.comparison.verdict import Verdict
+from sgsdump.comparison.verdict import Deciding, Verdict
 from sgsdump.fixedpoint.curing.steps import ALL_16, AS_IT_IS, CURED_8, PLAN, Way
 from sgsdump.fixedpoint.reports import diagnosis_verdict
 from sgsdump.fixedpoint.reports.diagnosis_verdict import verdict_of_diagnosis, with_cured
+from sgsdump.reports.three_lines import three_lines
 from sgsdump.reports.verdict_data import verdict_data
 
 RUNS = [{"data": np.random.default_rng(seed).normal(size=(1, 3, 8, 8)).astype(np.float32)} for seed in range(3)]
@@ -90,6 +92,7 @@ def diagnosis(monkeypatch):
         advice=advice,
         worse_unseen=(),
         unseen=None,
+        past=SimpleNamespace(names=()),
     )
 
 
@@ -120,6 +123,21 @@ def test_the_cheapest_remedy_within_the_limits_is_recommended(diagnosis):
     assert concluded(diagnosis).recommendation.action == "raise all convolutions"
 
 
+def test_a_layer_decides_if_all_outputs_are_within_the_limits(diagnosis):
+    diagnosis.good, diagnosis.past.names = True, ("c1",)
+    layer = Deciding("c1", "RMSE", 0.13, 0.1)
+    comparison = SimpleNamespace(verdict=lambda limits: replace(NOTHING, deciding=layer, past=1), failed=())
+    verdict = verdict_of_diagnosis(diagnosis, comparison, [])
+    assert verdict.deciding is layer and verdict.recommendation.action == "nothing"
+    assert three_lines(verdict)[0].startswith("FAIL: layer c1 RMSE 0.13, limit 0.1")
+    assert "all outputs are within the limits" in three_lines(verdict)[2]
+
+
+def test_a_passing_model_without_convolutions_needs_nothing(diagnosis):
+    diagnosis.share.convolutions, diagnosis.passes = 0, True
+    assert concluded(diagnosis).recommendation.action == "nothing"
+
+
 def test_what_makes_an_output_worse_when_held_out_is_not_recommended(diagnosis):
     diagnosis.advice.promise = promise(0.05, 0.7, good=True)
     diagnosis.worse_unseen = ("out",)
@@ -137,7 +155,7 @@ def test_a_cured_model_is_recommended_where_it_makes_no_output_worse():
     ways = [Way(AS_IT_IS, {"a": 0.5, "b": 0.1}), Way(CURED_8, {"a": 0.1, "b": 0.1}), Way(ALL_16, {"a": 0.01, "b": 0.0})]
     cured = with_cured(NOTHING, ways, "out").recommendation
     assert (cured.action, cured.command) == ("use the cured model", "out/cured.onnx")
-    assert cured.measured == {"error": 0.6, "error_after": 0.2}
+    assert cured.measured == {"squared_error": 0.6, "squared_error_after": 0.2}
     planned = with_cured(NOTHING, [*ways, Way(PLAN, {"a": 0.05, "b": 0.1}, 1, 4)], "out").recommendation
     assert planned.command == "out/planned.onnx"
     worse = [ways[0], Way(CURED_8, {"a": 0.1, "b": 0.2})]
