@@ -78,7 +78,8 @@ def test_golden_layers_are_ranked_by_how_far_past_the_limit_they_are():
     assert [table.compared[place].sample_name for place in Listing("worst").places(table.compared)] == ["c", "b", "a"]
     assert table.compared[1].error == pytest.approx(1.5)
     assert {entry.sample_name for entry in table.left_out} == {"d.npy", "e.npy"}
-    assert table.verdict[0].startswith("FAIL: layer c max diff3 nan, limit 0.2; 2 of 3 layers exceed the limits;")
+    assert table.verdict[0].startswith("FAIL: layer c max diff3 nan, limit 0.2; 2 of 3 layers exceed the limits.")
+    assert table.verdict[3] == "Compared: 3 of 3 layers; 1 only in sample; 1 only in benchmark."
     assert "| ❌ fail | 2 | `c.npy` | nan |" in markdown.render(table)
     assert outcomes(table)["b.npy"][0] == "failure"
 
