@@ -115,7 +115,7 @@ def _one_sided_text(finding: Finding) -> str:
     side = finding.facts["only_in"]
     if not finding.names:
         return f"operator {_subject(finding)} writes into memory and exists only in the {side}"
-    readers = f"readers of its result ({listed(finding.names, FEW)}) differ by {_error_text(finding)}"
+    readers = f"the operators that use its result ({listed(finding.names, FEW)}) differ, {_error_text(finding)}"
     if chain := finding.facts.get("chain"):
         chained = listed(chain.split(", "), MOST_ARGUMENTS)
         return f"operator {_placed(finding)}, the first of several that exist only in the {side} ({chained}); {readers}"

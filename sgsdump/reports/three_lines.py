@@ -176,7 +176,7 @@ _ACTIONS: Mapping[Action, str] = {
     "use the cured model": "use the rewritten model",
     "keep operators in float": "keep {layers} in float",
     "name the nodes": "name the nodes (lines below), quantise and diagnose again; then exclude operators",
-    "find the cause": "find the cause first; INT16 barely reduces this error",
+    "find the cause": "find the cause first, because INT16 barely reduces this error",
     "calibrate on more images": "calibrate on more images; on held-out images an output exceeds the limits",
     "convert again": "convert the model again; its weights are not those of the float model",
     "change the quantisation": (

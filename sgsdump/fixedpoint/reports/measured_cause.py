@@ -38,8 +38,8 @@ def cause_text(finding: Finding, images: int = 0) -> str:
         if not figures:
             return "not INT8: no plan of INT16 convolutions reduces the error"
         return (
-            f"not INT8. Measured: with all convolutions at INT16, {figures['left']:.3g} of the output error (relative "
-            f"squared) of {figures['error']:.3g} remains"
+            f"not INT8. Measured: with all convolutions at INT16, the output error (relative squared) only changes "
+            f"{figures['error']:.3g} → {figures['left']:.3g}"
         )
     if reason == "rules":
         return f"tensor {finding.facts['input']}, input of {_operator(finding)}, by rules alone: {finding.facts['why']}"
@@ -67,8 +67,8 @@ def cause_text(finding: Finding, images: int = 0) -> str:
         )
     if is_of_weights(finding):
         return (
-            f"weights of {_operator(finding)}. {on}: raising them and the input {finding.facts['input']} to INT16 "
-            f"removes {_removed(finding)}"
+            f"weights of {_operator(finding)}. {on}: raising these weights and the input {finding.facts['input']} to "
+            f"INT16 removes {_removed(finding)}"
         )
     return (
         f"tensor {finding.facts['input']}, input of {_operator(finding)}. {on}: raising this tensor alone to INT16 "
@@ -78,7 +78,7 @@ def cause_text(finding: Finding, images: int = 0) -> str:
 
 def _removed(finding: Finding) -> str:
     figures = finding.figures
-    what = "them" if is_of_weights(finding) else "this tensor"
+    what = "these weights" if is_of_weights(finding) else "this tensor"
     brings = f"; quantising only {what} causes {percent(figures['brings'])}" if figures.get("brings") else ""
     return f"{percent(max(figures['gives_back'], 0.0))} of the error{brings}"
 

@@ -172,7 +172,7 @@ Resize | without roi | convert | KeyError: '' | rz_linear_asym_noroi13
 Resize Upsample | of different scales for H and W | convert | Upsample OP only support same scale on H W |
     ox_resize_n_sizes | unequal
 Resize | to a smaller size | convert | Resize OP only support UpSample case | rz_linear_asymmetric_half | smaller
-Resize | nearest, by a scale that is not whole | simulate | Drv_Bdma_MoveData: Assertion failed |
+Resize | nearest, by a non-integer scale factor | simulate | Drv_Bdma_MoveData: Assertion failed |
     rz_nearest_asymmetric_1p5 | fraction
 Upsample | with scales as an attribute (opset 8) | convert | IndexError: list index (1) out of range | rz_upsample8
 (reducing) | with axes as an input | convert | IndexError: list index out of range | q_reducesum13 | axes_as_input

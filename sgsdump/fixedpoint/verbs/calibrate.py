@@ -96,7 +96,7 @@ class FixedModel:
 
     @property
     def has_tight_int16(self) -> bool:
-        """Whether convolutions read INT16 tensors whose ranges fit only these images; ``range_room`` widens them."""
+        """Whether convolutions read INT16 tensors whose ranges may be too narrow for other images (``range_room``)."""
         from sgsdump.fixedpoint.quantisation.float_model import deployed
         from sgsdump.models.graph import Graph
 
