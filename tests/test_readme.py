@@ -33,7 +33,16 @@ README = ROOT / "README.md"
 # Pages without commands, and the one whose commands tests/commands/test_board_page.py runs: it needs a board's file.
 # tests/fixedpoint/sim/test_only_the_sim.py runs only_the_sim.md: it needs the SDK's files.
 # tests/test_tutorial.py looks at the tutorial and runs the functions of metrics.md.
-OTHERS = ("own_executor", "plugins", "modules", "how_well_it_finds", "sdk_converter", "which_sdk", "board_against_pc")
+OTHERS = (
+    "own_executor",
+    "plugins",
+    "modules",
+    "options",
+    "how_well_it_finds",
+    "sdk_converter",
+    "which_sdk",
+    "board_against_pc",
+)
 OTHERS += ("only_the_sim", "tutorial", "metrics", "reference", "how_it_decides", "which_layers_in_high_precision")
 OTHERS += ("glossary", "other_tools")  # no commands
 PAGES = sorted(page for page in (ROOT / "docs").glob("*.md") if page.stem not in OTHERS)

@@ -62,7 +62,7 @@ def test_every_command_takes_the_same_loader(name: str, capsys: pytest.CaptureFi
     np.testing.assert_allclose(np.load("pipe/1/outputs/topoidx_" + last("pipe/1")), outputs(name, 1), rtol=1e-4)
     assert sgsdump("pipeline", "full", *given, "--bisect", "reference") == 0
     assert sgsdump("calibrate", *given, "--quant-level", "L2", "-o", "fixed.onnx") == 0
-    assert "assumed: " in capsys.readouterr().out
+    assert "assumed: " in capsys.readouterr().err
     lows = np.min([outputs(name, number).min() for number in range(3)])
     assert read_ranges("log/tensor_min_max.txt")["out"].low == pytest.approx(lows, rel=1e-4)
 
@@ -245,7 +245,7 @@ def test_pictures_need_an_input_config_which_the_preprocess_file_tells(capsys: p
         ["tune", "-o", "b"],
     ):
         said = refused(*words, *given, capsys=capsys)
-        assert "sgsdump cfg input_config.ini -m net.onnx -n pre.py writes one" in said
+        assert "sgsdump cfg input_config.ini -m net.onnx -n pre.py writes a file to check" in said
     assert sgsdump("cfg", "input_config.ini", "-m", "net.onnx", "-n", "pre.py") == 0
     (entry,) = input_config.read("input_config.ini").inputs
     assert (entry.training_format, entry.mean, entry.std) == ("BGR", (123.0, 117.0, 104.0), (58.0,) * 3)

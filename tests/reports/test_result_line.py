@@ -40,7 +40,7 @@ def compared(errors, **facts):
         ([0.02, 0.5], {"max_mse": 0.1}, "FAIL: layer l1 MSE 0.25, limit 0.1; 1 of 2 layers exceeds the limits."),
         ([np.nan, 0.1], {"max_rmse": 0.5}, "FAIL: layer l0 has NaN or Inf; 1 of 2 layers exceeds the limits."),
         ([0, 0, 0], None, "EQUAL: all 3 layers are equal."),
-        ([0, 1e-7], None, "WITHIN ROUNDING: layer l1 RMSE 1.19e-07; 1 of 2 layers differs."),
+        ([0, 1e-7], None, "WITHIN ROUNDING: layer l1 RMSE 1.19e-07; 1 of 2 layers differs, all by rounding."),
         ([1e-7, 0.5, 0.02], None, "DIFFERS: layer l1 RMSE 0.5; 2 of 3 layers differ."),
         ([np.nan, 0.1], None, "DIFFERS: layer l1 RMSE 0.1; 1 of 2 layers differs; NaN or Inf in 1 layer."),
         ([np.nan, 0], None, "EQUAL: all 2 layers are equal; NaN or Inf in 1 layer."),

@@ -280,8 +280,8 @@ def _diagnosed(folder: Path, case: Case, level: str) -> Outcome:
     causes = [f for f in document["findings"] if f["kind"] == "cause"]
     named = tuple(f"{f['facts'].get('reason')}: {f['facts'].get('input')}" for f in causes)
     first = done.stdout.lstrip().splitlines()
-    told = next((line for line in first if not line.startswith(("assumed:", "warning:", "note:"))), "")
-    if not told.startswith("The cause: "):
+    told = next((line for line in first[:3] if line.startswith("Cause: ")), "")
+    if not told:
         named = ("nothing in the first line", *named)
     right = {n for n in named for reason in case.reasons if n.startswith(f"{reason}: ")
              and (not case.inputs or n.endswith(case.inputs))}  # fmt: skip

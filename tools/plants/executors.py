@@ -259,9 +259,9 @@ def _told(folder: Path, culprits: frozenset[str], rng: np.random.Generator, exec
     done = sgsdump(*run, "-f", executor, *mode, "-o", "dump", *against, folder=folder)
     document = json.loads((folder / "dump/compare_result.json").read_text())
     causes = [f["layer"] for f in document["findings"] if f["kind"] in ("cause", "not finite")]
-    lines = [text for text in done.stdout.splitlines() if text.startswith("beyond the rounding bound")]
+    lines = [text for text in done.stdout.splitlines() if text.startswith("operators beyond their rounding bound")]
     line = lines[0] if lines else done.stdout.splitlines()[-2]
-    if causes and f"the first is {causes[0]} " not in line:
+    if causes and f"; first {causes[0]} " not in line:
         causes = []  # the headline says something else
     if not culprits and done.returncode:
         causes = causes or ["exit 1"]
@@ -276,7 +276,7 @@ def _compared(folder: Path, culprits: frozenset[str], run: list[str], executor: 
     done = sgsdump("judge", *files, folder=folder)
     findings = json.loads((folder / "golden.json").read_text())["findings"]
     causes = [f["layer"] for f in findings if f["kind"] in ("cause", "not finite")]
-    line = next((text for text in done.stdout.splitlines() if "that does not pass" in text), "")
+    line = next((text for text in done.stdout.splitlines() if text.startswith("Cause: ")), "")
     if causes and f"{causes[0]} (" not in line:
         causes = []
     if not culprits and done.returncode:

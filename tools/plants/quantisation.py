@@ -192,13 +192,17 @@ def _blamed(findings: list[dict]) -> tuple[str, ...]:
 
 
 def _with_headline(named: tuple[str, ...], printed: str) -> tuple[str, ...]:
-    """What the first lines name goes first: a headline that says another thing than the JSON is wrong, and so is none
-    where the JSON names something."""
-    if named and any(line.startswith("The cause: ") for line in printed.splitlines()[:4]):
+    """Return what the line on the cause names, then the causes of the JSON; the two have to agree.
+
+    A cause in the data or the settings, such as a wrong colour order, names no tensor of the JSON.
+    """
+    lines = (line for line in printed.splitlines()[:4] if line.startswith(("Cause: ", "No single cause: ")))
+    cause = next(lines, "")
+    if cause.startswith(("Cause: the ", "Cause: calibration ")):
         return named
-    said = re.findall(r"arises at (?:the input |the weights of )?(\S+)", "\n".join(printed.splitlines()[:4]))
-    first = said[:1] or (["nothing in the first lines"] if named else [])
-    return tuple(dict.fromkeys([*first, *named]))
+    words = re.split(r"[\s,;]+", cause)
+    said = sorted((name for name in named if name in words), key=words.index)[:1]
+    return tuple(dict.fromkeys([*(said or (["nothing in the first lines"] if named else [])), *named]))
 
 
 PLANTS = {

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from sgsdump.comparison.agreement import NONE
 from sgsdump.fixedpoint.verbs.network import OpenNetwork, check_apart
 
 if TYPE_CHECKING:
@@ -66,6 +65,8 @@ class Judges:
     @property
     def counts_agreement(self) -> bool:
         """Whether the verdict counts the answers that agree with the float model."""
+        from sgsdump.comparison.agreement import NONE
+
         return self.metric != NONE
 
     @property

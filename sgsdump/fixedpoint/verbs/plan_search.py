@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.comparison.agreement import NONE
 from sgsdump.errors import ConfigError
 from sgsdump.fixedpoint.quantisation.levels import WITHOUT_BITS
 from sgsdump.fixedpoint.verbs.cured_ways import Start, start_cured
@@ -227,6 +226,8 @@ def aims_of(
         return Aims(chosen, limits, wanted, metric, b"", objective, cost)
     loaded = load_metric(metric)
     text = read_bytes(loaded.file) if isinstance(loaded, LoadedMetric) else metric.encode()
+    from sgsdump.comparison.agreement import NONE
+
     return Aims(chosen, limits, wanted, loaded, text, objective, cost, metric != NONE)
 
 
