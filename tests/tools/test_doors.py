@@ -382,7 +382,8 @@ def test_calibrator_simulator_and_the_whole_loop(work: Path) -> None:
     assert (out / "fixed/sigma_outtensor_dump.bin").read_bytes() == fixed
     assert (out / "net_float.onnx_doAnalyzeRmse_run.log").read_text() in shown
     assert "11.prob.xx.output0\tOP: SOFTMAX  Type: float  MSE: " in shown
-    assert "Past COS < 0.99 or RMSE > 0.1: none." in shown
+    assert "\nPASS: output prob RMSE " in shown
+    assert "\nNo cause: no layer exceeds the limits.\n" in shown
 
 
 def test_sim_optimizer_as_the_manual_has_it(work: Path) -> None:

@@ -28,8 +28,8 @@ from sgsdump import __version__
 
 PICTURES = 2
 RAW = re.compile(r"\w+Warning: |Traceback \(|^\[[EWF]:|terminate called|Segmentation", re.MULTILINE)
-# What may stand on standard error: lines of ours, how a command is used, a bar's last state.
-OURS = re.compile(r"sgsdump|usage: |\s|$|.*\d+%\||.*\d+(?:it|pictures|files)")
+# What may stand on standard error: lines of ours, warnings and notes, how a command is used, a bar's last state.
+OURS = re.compile(r"sgsdump|(?:warning|assumed|note): |usage: |\s|$|.*\d+%\||.*\d+(?:it|pictures|files)")
 # What -v shows of an error on purpose, before the line on it.
 VERBOSE = f"sgsdump: {__version__}, "
 SHOWN = re.compile(r"^Traceback \(.*?(?=^sgsdump)", re.MULTILINE | re.DOTALL)
