@@ -128,7 +128,7 @@ def test_a_changed_weight_is_found_step_by_step(place, dumped):
     verdict = text.splitlines()[1:4]
     assert verdict[0].startswith("DIFFERS: output ")
     assert verdict[1].startswith("Cause: the parameter blocks.1.conv.weight differs by 0.1") and CHANGED in verdict[1]
-    assert verdict[2] == "Next: make the cause equal on both sides, then compare again."
+    assert verdict[2] == "Next: remove this difference, then compare again."
     assert "by figures alone" not in text
 
 

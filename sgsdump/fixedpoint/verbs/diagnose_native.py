@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sgsdump.comparison.verdict import Recommendation
 from sgsdump.progress import Progress
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.thresholds import Thresholds
-    from sgsdump.comparison.verdict import Verdict
+    from sgsdump.comparison.verdict import Recommendation, Verdict
     from sgsdump.fixedpoint.quantisation.diagnosis.native import ComparedModels
     from sgsdump.models.model import Model
     from sgsdump.reports.report import Report
@@ -84,6 +83,8 @@ def diagnose_native(task: NativeTask, folder: Path, progress: Progress) -> Found
 
 def _recommendation(quantised: Model, found: ComparedModels, limits: Thresholds) -> Recommendation:
     """Return the next action: the model runs as a whole, so no effect of it was measured."""
+    from sgsdump.comparison.verdict import Recommendation
+
     comparison = found.compared.comparison
     if found.weights:
         return Recommendation("convert again")
