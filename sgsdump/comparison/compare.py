@@ -77,7 +77,7 @@ def compare(
     settings : Settings, optional
         Parameters of the metrics in ``METRICS``.
     compatible : str, optional
-        Vendor tool (a key of ``VENDOR_METRICS``) whose figures each row gets in ``vendor``. These figures need whole
+        Vendor tool (a key of ``VENDOR_METRICS``). Its metrics are added to each row as ``vendor``. They need whole
         tensors in memory.
     details : bool
         If True, rows get ``details`` for a report (histograms, error per channel …), in a separate pass over the

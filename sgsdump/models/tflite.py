@@ -191,7 +191,9 @@ def _operators(graph: Table, kinds: list[str], tensors: int) -> Iterator[_Operat
     for table in graph.tables(3):
         code = table.number(0, "I")
         if code >= len(kinds):
-            raise FormatError(f"has an operator of kind {code} of {len(kinds)}")
+            raise FormatError(
+                f"has an operator with code {code}, but the file defines only {len(kinds)} operator codes"
+            )
         inputs, outputs = tensor_indices(table, 1, tensors, absent=True), tensor_indices(table, 2, tensors)
         yield _Operator(kinds[code], inputs, outputs, _activation(kinds[code], table.table(4)))
 

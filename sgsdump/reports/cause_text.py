@@ -171,10 +171,10 @@ def between_rounds_text(finding: Finding) -> str:
     operator = f"{finding.op_type}{f', called at {at},' if at else ''}"
     if "argument" in facts:
         what = f"{facts['argument']} = {facts['sample']} in the sample and {facts['benchmark']} in the benchmark"
-        text = f"{operator} has the same inputs on both sides but {what}"
+        text = f"{operator} has the same input tensors on both sides, but the argument {what}"
     else:
         why = ", because it draws random numbers" if "random" in facts else ""
-        text = f"{operator} has the same inputs on both sides but different outputs{why}"
+        text = f"{operator} has the same input tensors on both sides, but different outputs{why}"
     return f"{where}: {text}{f'; {inputs}' if inputs else ''}"
 
 

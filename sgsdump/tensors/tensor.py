@@ -299,8 +299,8 @@ class Tensor:
     def __getitem__(self, index: Any) -> Any:
         """Return the real values of a part, in the stored layout.
 
-        Any numpy index is accepted. Other values are neither read from a mapped file nor converted. Raises IndexError,
-        and ValuesError for the reasons of ``real``.
+        Any numpy index is accepted. Other values are neither read from a mapped file nor converted. Raises
+        IndexError for an index out of range, and ValuesError if ``real`` raises it.
         """
         is_basic = all(isinstance(part, _BASIC) for part in (index if isinstance(index, tuple) else (index,)))
         stored = self.stored_view() if is_basic else in_memory(self.stored_view())

@@ -1,6 +1,6 @@
 """``DumpControl``, the record that selects what a running program dumps, and the vendors' syntax of its fields.
 
-Options, a vendor's JSON file or Python code fill the record. The hooks read nothing else. The record enters the
+The record is filled from options, from a vendor's JSON file, or by Python code. The hooks read nothing else. The record enters the
 program's process as a flat JSON object (``to_json``, ``from_json``) with the keys ``FIELDS``.
 """
 

@@ -264,7 +264,9 @@ def _raised(analysis: Analysis, param: QuantParam, subject: str) -> list[str]:
     if param.bit == 8:
         stored = param.name in analysis.stored
         if stored and domain[param.name] not in {domain[name] for name in (*analysis.first_inputs, *analysis.pictures)}:
-            raise ConfigError(f"{subject} has bit 8, but no convolution reads it, so it is always INT16; use bit 16")
+            raise ConfigError(
+                f"{subject} is set to bit = 8, but no convolution reads it: it is always INT16. Write bit = 16"
+            )
         return []
     if param.bit == 16 and analysis.pictures.intersection((param.name, *inputs)):
         raise ConfigError(

@@ -86,7 +86,7 @@ def _odd(finding: Finding) -> str:
         f"{_errors(figures)} on the {counted(others, 'other image')}"
     )
     if figures["wide_after"] < figures["wide"]:
-        text += f"; convolutions at INT16 {figures['wide']:.0f} → {figures['wide_after']:.0f}"
+        text += f"; number of convolutions at INT16: {figures['wide']:.0f} → {figures['wide_after']:.0f}"
     return text
 
 

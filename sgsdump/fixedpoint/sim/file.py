@@ -327,7 +327,9 @@ def _operators(graph: Table, kinds: list[str], tensors: int) -> Iterator[SimOper
     for index, table in enumerate(graph.tables(3)):
         code = table.number(0, "I")
         if code >= len(kinds):
-            raise FormatError(f"has an operator of kind {code} of {len(kinds)}")
+            raise FormatError(
+                f"has an operator with code {code}, but the file defines only {len(kinds)} operator codes"
+            )
         if index >= _MOST_NODES:
             raise FormatError("has too many operators")
         yield SimOperator(

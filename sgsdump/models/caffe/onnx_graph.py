@@ -179,14 +179,16 @@ def _check_weight_names(net: Net, weights: Weights | None) -> None:
     repeated = set(net.repeated_names)
     for layer in net.layers:
         if weights and layer.name in repeated and weights.blobs(layer.name):
-            raise ModelError(f"{layer.where} shares its name with another layer, but has weights; rename one of them")
+            raise ModelError(
+                f"{layer.where} shares its name with another layer; a layer with weights needs a unique name"
+            )
 
 
 def _check_size(where: str, shape: Shape) -> None:
     if any(size <= 0 for size in shape):
         raise ModelError(f"{where} gives a blob of shape {list(shape)}; every size must be 1 or more")
     if math.prod(shape) > INT_MAX:
-        raise ModelError(f"{where} gives a blob of shape {list(shape)}, more than the 2^31 numbers of a Caffe blob")
+        raise ModelError(f"{where} gives a blob of shape {list(shape)}, but a Caffe blob holds at most 2^31 numbers")
 
 
 def _empty_model(net: Net) -> ModelProto:

@@ -112,8 +112,8 @@ def _makers(
     files = [file.strip() for file in preprocess.split(",")]
     if len(files) != len(specs):
         raise InputError(
-            f"{len(files)} preprocess file{'s' if len(files) > 1 else ''} for a model of {len(specs)} inputs "
-            f"({', '.join(spec.name for spec in specs)}); give -n one per input, separated by commas"
+            f"{len(files)} preprocess file{'s' if len(files) > 1 else ''} for {len(specs)} model inputs "
+            f"({', '.join(spec.name for spec in specs)}); give one file per input to -n, separated by commas"
         )
     loaded = [load_preprocess(file) for file in files]
     return [partial(_users, spec, entry, load, not r) for spec, entry, load, r in zip(specs, entries, loaded, raw)]
