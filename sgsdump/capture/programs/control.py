@@ -1,7 +1,7 @@
 """``DumpControl``, the record that selects what a running program dumps, and the vendors' syntax of its fields.
 
-The record is filled from options, from a vendor's JSON file, or by Python code. The hooks read nothing else. The record enters the
-program's process as a flat JSON object (``to_json``, ``from_json``) with the keys ``FIELDS``.
+The record is filled from options, from a vendor's JSON file, or by Python code. The hooks read nothing else. The
+record enters the program's process as a flat JSON object (``to_json``, ``from_json``) with the keys ``FIELDS``.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def one(kind: str, more: str = "", bottom: str = "data") -> str:
         (one("Reshape", "reshape_param { shape { dim: -1 dim: 0 dim: -1 } }"), "at most one may be -1"),
         (one("Slice", "slice_param { slice_point: 9 }"), "cannot cut"),
         (one("Eltwise", "eltwise_param { coeff: 1 }"), "takes 2 or more bottoms"),
-        (one("Tile", "tile_param { tiles: 2000000000 }"), "more than the 2.31 numbers"),
+        (one("Tile", "tile_param { tiles: 2000000000 }"), "at most 2.31 numbers"),
         (one("Interp"), "needs height and width"),
         (one("PriorBox", 'bottom: "data" prior_box_param { aspect_ratio: 2 }'), "needs a min_size"),
         (
@@ -82,7 +82,7 @@ def one(kind: str, more: str = "", bottom: str = "data") -> str:
         ),
         (
             inputs_text({"data": (1 << 20, 1 << 20)}) + "layer { type: 'ReLU' bottom: 'data' top: 'y' }",
-            "more than the 2.31",
+            "at most 2.31",
         ),
         (INPUT, "has no outputs"),
         ("layer { type: 'ReLU' bottom: 'data' top: 'y' }", "has no input"),

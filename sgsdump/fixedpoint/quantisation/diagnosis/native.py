@@ -135,7 +135,8 @@ class _Inputs:
         own, others = graph_inputs(float_model.proto), {spec.name: spec for spec in graph_inputs(quantised.proto)}
         if len(own) != len(others):
             raise InputError(
-                f"{quantised.path} has {len(others)} inputs, but {float_model.path} has {len(own)}. Give the float model that was quantised"
+                f"{quantised.path} has {len(others)} inputs, but {float_model.path} has {len(own)}. Give the float "
+                f"model that was quantised"
             )
         named = [spec.name for spec in own] if others.keys() == {spec.name for spec in own} else [*others]
         self._specs = {spec.name: others[name] for spec, name in zip(own, named)}
