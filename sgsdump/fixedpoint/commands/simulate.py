@@ -12,7 +12,7 @@ DebugConfig.txt:
   comparable. Without a dump, only a summary of the outputs is printed.
 
 the dump:
-  sigma_outtensor_dump.bin in the folder that path= in DebugConfig.txt gives, or $HOME
+  sigma_outtensor_dump.bin in the folder path= of DebugConfig.txt, or in $HOME
   if path= is empty. With several images, each dump has the name of its image:
   sigma_outtensor_dump_cat.bin. The dumps of a data loader script are numbered.
 """
