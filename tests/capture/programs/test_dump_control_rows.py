@@ -92,7 +92,7 @@ ROWS = {
         ],
         "exception scene": [
             (OPTIONS, "test_a_scene_of_exceptions_has_no_effect_and_says_so"),
-            (COMPILED, "exceptions, which torch_npu dumps itself"),
+            (COMPILED, "For example, torch_npu itself dumps exceptions"),
         ],
         "result tree": [
             (AIR, "test_the_tree_is_the_vendor_s"),

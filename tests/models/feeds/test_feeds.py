@@ -189,7 +189,7 @@ def test_several_inputs(work):
     assert [label for label, _ in made] == ["a.png,v.npy", "b.png,v.npy"]
     assert made[0][1]["data"].sum() == 72 and made[0][1]["v"].tolist() == [[2.0] * 5]
     assert len(list(feeds("a.png,v.npy", "one.py,two.py", specs))) == 1
-    with pytest.raises(InputError, match="1 preprocess file for a model of 2 inputs"):
+    with pytest.raises(InputError, match="1 preprocess file for 2 model inputs"):
         feeds("list.txt", "one.py", specs)
     with pytest.raises(InputError, match=r"a.png: 1 file for a model of 2 inputs"):
         feeds("a.png", "one.py,two.py", specs)
