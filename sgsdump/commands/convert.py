@@ -230,7 +230,7 @@ def _convert(options: Options) -> int:
 
 
 def _convert_model(options: Options) -> int:
-    """Write an SDK model file as ONNX, or the text of its tensors. Raises ConfigError for another target."""
+    """Write an SDK model file as an ONNX model, or list its tensors as text. Raises ConfigError for other targets."""
     from sgsdump.files.atomic_write import replace_text, replacing
     from sgsdump.models.model import net_text_of, open_model
 

@@ -141,7 +141,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def largest(values: Sequence[float]) -> float:
-    """Return the largest value; NaN if any value is NaN."""
+    """Return the maximum, or NaN if there is any NaN."""
     return float(np.max(values))
 
 

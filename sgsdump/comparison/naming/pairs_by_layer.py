@@ -86,7 +86,7 @@ Scope = tuple[str, ...]
 
 
 class Place(NamedTuple):
-    """Position of an operator in the network."""
+    """The position of an operator in the network."""
 
     scope: Scope
     direction: str

@@ -289,7 +289,7 @@ def reduction(kind: str) -> Callable[[Builder, SimOperator], None]:
         here = [AXIS[axis] for axis in axes] if len(shape) == 4 else axes
         name = b.made(operator)
         made = name if in_order else b.fresh(name)
-        # From opset 13 on, a sum has its axes as an input.
+        # From opset 13 on, ReduceSum takes its axes as an input, not as an attribute.
         if kind == "ReduceSum":
             b.node(kind, [source.name, b.parameter(name, here)], made, keepdims=int(keep))
         else:

@@ -30,7 +30,7 @@ def test_it_names_the_planted_convolutions_as_where_the_error_jumps(printed):
     """The first two named are the operators that the planted convolutions belong to: what is fused has the name of its
     last part."""
     folder, text = printed
-    told = re.search(r"Made sick on purpose: (.*), which (.*) read", text)
+    told = re.search(r"Made hard to quantise on purpose: (.*), which (.*) read", text)
     assert told[1] == "block2/dw/relu, block4/dw/relu"
     planted = told[2].split(" and ")
     section = text[text.index("RMSE rises most at") : text.index("Inside fused operators")]

@@ -221,7 +221,7 @@ class Lines:
         self._era = None, None
 
     def era(self):
-        """Return an object that identifies the control and the process for which texts are valid."""
+        """Return a key: cached texts stay valid while it is the same object."""
         if self._era[0] is not self._control.now:
             self._era = self._control.now, self._index
         return self._era

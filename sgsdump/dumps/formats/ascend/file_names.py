@@ -93,7 +93,7 @@ def read_mapping(folder: Path) -> dict[str, str]:
 
 
 def run_of(path: Path, place: str) -> Run:
-    """Return the run whose files are at ``place`` below ``path``, from the folder names."""
+    """Return the run that the folder names of ``place``, below ``path``, identify."""
     names = [*path.resolve().parts, *filter(None, place.split("/"))]
     ranks = [match[1] for name in names if (match := _RANK.fullmatch(name))]
     step, graph = None, ""

@@ -103,7 +103,7 @@ def dtype_of(word: str) -> np.dtype | None:
 
 
 def word_of(dtype: np.dtype) -> str | None:
-    """Return the type word of a numpy type; None if the format has none (uint32, float16 …)."""
+    """Return the type code of a numpy type; None if the format has no such type (uint32, float16 …)."""
     return _DTYPES.get(np.dtype(dtype))
 
 

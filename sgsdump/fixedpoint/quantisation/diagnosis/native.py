@@ -146,7 +146,7 @@ class _Inputs:
 
 
 class _Dumped:
-    """A model whose runs are dumps that include the network."""
+    """A model of which every run is a dump that includes the network."""
 
     def __init__(self, model: Model):
         self._runner = open_runner(model, keep_sessions=True)

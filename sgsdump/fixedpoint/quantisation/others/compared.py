@@ -54,7 +54,7 @@ class ComparedNetworks:
 
 
 class NetworkRunner:
-    """A model whose runs are dumps: integers are shown as the floats that they represent, with the network."""
+    """A model of which every run is a dump: dequantised values and the network."""
 
     def __init__(self, model: Model):
         self._model = model

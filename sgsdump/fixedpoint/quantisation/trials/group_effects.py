@@ -29,7 +29,7 @@ class GroupEffects:
         self.together = [count] * count
 
     def at_least(self, floor: float) -> list[int]:
-        """Return the domains whose own effect is at least ``floor``, in ascending order.
+        """Return the domains whose own effect is at least ``floor``, from the last domain to the first.
 
         The first half of a group is tried next, because it runs the same up to the middle.
         """
