@@ -295,3 +295,11 @@ def test_limits_of_layers_and_layers_left_out(tmp_path, capsys):
     assert status("--limit", "convv1:diff2=1") == 2
     assert "did you mean 'conv1'" in capsys.readouterr().err
     assert status("--exclude", "nothing") == 2
+
+
+def test_a_missing_layer_fails_where_causes_do(tmp_path):
+    values = np.ones(8, np.float32)
+    sample, benchmark = layers(tmp_path, "a", conv1=values), layers(tmp_path, "b", conv1=values, conv2=values)
+    assert main(["compare", sample, benchmark]) == 0
+    assert main(["compare", sample, benchmark, "--fail-on", "cause"]) == 1
+    assert main(["compare", sample, benchmark, "--fail-on", "cause", "--allow-missing"]) == 0
