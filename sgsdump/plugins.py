@@ -121,7 +121,7 @@ def own_table(table: str) -> Mapping[str, str]:
 
 @cache
 def installed() -> Mapping[str, Plugin]:
-    """Return the plug-ins of installed packages by entry-point name; warn about plug-ins that do not load."""
+    """Return installed packages' plug-ins by entry-point name, with a warning for each plug-in that does not load."""
     if are_left_out() or not _any_is_named():
         return {}
     from importlib.metadata import entry_points

@@ -90,7 +90,7 @@ def situations() -> Iterator[tuple[str, Verdict]]:
         explanation=Finding("rounding", facts={"types": "bfloat16", "inside": "model.layers.0.attn.softmax"}),
     )  # fmt: skip
     yield "rounding of two runtimes", Verdict("within rounding", WHOLE, None, ROUNDED, 9, recommendation=nothing)
-    yield "a fixed model, by figures alone", Verdict(
+    yield "a fixed model, from error metrics only", Verdict(
         "differs", WHOLE, None, FREE, 14, cause=Finding("cause", "block2/add", "ADD", ADD, "by figures"),
         recommendation=Recommendation("find convolutions", TUNE, ("block2/add",)), by_flow=True,
     )  # fmt: skip

@@ -141,7 +141,7 @@ def compare(
 
 @contextmanager
 def _threads(count: int, collecting: bool) -> Iterator[Mapper]:
-    """Yield a function that maps over ``count`` threads, with BLAS limited to one thread.
+    """Yield a parallel ``map`` on ``count`` threads, with BLAS limited to one thread.
 
     Garbage collection stays on only for the user's own metrics, which may leave cycles of large arrays.
     """
@@ -162,7 +162,7 @@ def _opened(dump: Dump | str | Path) -> Dump:
 
 
 def _check_name_map(name_map: Any) -> None:
-    """Raise ConfigError for a path, whose characters would be read as names."""
+    """Raise ConfigError for a path given where a list of names is expected."""
     if isinstance(name_map, (str, Path)):
         raise ConfigError(
             f"name_map must be a mapping {{benchmark name: sample name}}, not a path; read the file {name_map} "

@@ -39,9 +39,10 @@ _DTYPES = ("sample_dtype", "benchmark_dtype")
 def frame_of(rows: Sequence[Row]) -> pandas.DataFrame:
     """Return a DataFrame with one line per row and the columns of the CSV file.
 
-    Further metrics have columns with their names, a vendor's metrics ``vendor NAME``. ``statistics_error`` is the
-    largest relative error of layers with statistics only. Several runs add ``runs``, ``worst_run``, ``worst_cos``,
-    ``worst_rmse``, ``mean_cos`` and ``mean_rmse``. Raise MissingExtra if pandas is not installed.
+    Each further metric has a column with its name; a vendor's metric has the column ``vendor NAME``.
+    ``statistics_error`` is the largest relative error of layers with statistics only. Several runs add ``runs``,
+    ``worst_run``, ``worst_cos``, ``worst_rmse``, ``mean_cos`` and ``mean_rmse``. Raise MissingExtra if pandas is not
+    installed.
     """
     columns = [*_FACTS, *_NUMBERS, *dict.fromkeys(name for row in rows for name in _further(row))]
     columns += [*_COUNTS, *_DTYPES, "misnamed", "note"]
@@ -220,7 +221,7 @@ class Comparison:
 
     @property
     def alike(self) -> tuple[Row, ...]:
-        """Rows with the same tensor on both sides: all rows without the suspects."""
+        """Rows that compare the same tensor on both sides; suspects are left out."""
         return tuple(row for row in self.rows if not row.misnamed)
 
     @property

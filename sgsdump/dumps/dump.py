@@ -139,7 +139,7 @@ class Variant(Protocol):
     """A format variant that can also describe a subset of its dump's records."""
 
     def of_part(self) -> Any:
-        """Return the variant without the facts about single records."""
+        """Return the variant without facts that apply to individual records."""
 
 
 def _as_note(note: str) -> str:

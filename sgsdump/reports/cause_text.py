@@ -48,15 +48,15 @@ def cause_text(finding: Finding, by_flow: bool = True, images: int = 0) -> str:
         return str(plugins.ask("text of a measured cause", finding, images))
     if "likeness" in finding.figures:
         return (
-            f"the two dumps are of different inputs ({shortened(finding.layer)}: correlation "
+            f"the two dumps were made from different inputs (correlation of {shortened(finding.layer)}: "
             f"{finding.figures['likeness']:.2g})"
         )
     if finding.kind == "argument":
         return argument_text(finding)
     if finding.kind == "another tensor":
         return (
-            f"tensor {called(finding)} of the sample is another tensor of the same name; it matches "
-            f"{finding.facts['found']}"
+            f"tensor {called(finding)} of the sample holds the values of another tensor. In the benchmark these values "
+            f"are in {finding.facts['found']}"
         )
     if finding.kind == "not finite":
         return f"NaN or Inf appear first at {called(finding)}: {odd_text(finding)}"
@@ -88,8 +88,8 @@ def _operator_text(finding: Finding, by_flow: bool) -> str:
         )
     if facts.get("how") == ACCUMULATION:
         return (
-            f"the sample keeps the sum of {called(finding)} in {facts['dtype']}: {figures['additions']:.0f} additions "
-            f"by {facts['added']}{_at(finding)}. Relative error {figures['error']:.3g}; benchmark "
+            f"the sample accumulates {called(finding)} in {facts['dtype']} ({figures['additions']:.0f} additions by "
+            f"{facts['added']}{_at(finding)}). Relative error: sample {figures['error']:.3g}, benchmark "
             f"{figures['benchmark_error']:.3g}"
         )
     if "collective" in facts:
@@ -102,8 +102,9 @@ def _operator_text(finding: Finding, by_flow: bool) -> str:
     if "unlike" in facts:
         return f"tensor {called(finding)} is quantised differently in the two dumps: {error}"
     if finding.evidence != "by value":
-        where = "" if by_flow else ", in file order"
-        return f"layer {called(finding)}, by figures alone{where}: {error}{_before_text(finding, by_flow)}"
+        how = "" if by_flow else ", in file order"
+        error = _error_text(finding, _rise_text(finding, by_flow))
+        return f"layer {called(finding)}, inferred from error metrics only{how}: {error}"
     if facts.get("inputs") in ("differ", "unknown"):
         before = f" ({figures['before']:.3g} before this operator)" if figures.get("before") else ""
         return f"operator {_subject(finding)} is the first whose error exceeds rounding: {error}{before}"
@@ -122,9 +123,11 @@ def _one_sided_text(finding: Finding) -> str:
     return f"operator {_subject(finding)} exists only in the {side}; {readers}"
 
 
-def _before_text(finding: Finding, by_flow: bool) -> str:
+def _rise_text(finding: Finding, by_flow: bool) -> str:
+    """Return how the error rises from the layer's inputs to its output; empty if the inputs' error is unknown."""
     rise, rmse = finding.figures.get("rise", math.nan), finding.figures.get("rmse", math.nan)
-    return f", {rmse - rise:.3g} in its inputs" if by_flow and math.isfinite(rise) and rmse - rise > 0 else ""
+    known = by_flow and math.isfinite(rise) and rmse - rise > 0
+    return f"RMSE rises from {rmse - rise:.3g} in its inputs to {rmse:.3g} in its output" if known else ""
 
 
 def further_causes(causes: Sequence[Finding]) -> Iterator[str]:
@@ -235,11 +238,12 @@ def _has_error(finding: Finding) -> bool:
     return bool(finding.figures) and "bound" not in finding.figures
 
 
-def _error_text(finding: Finding) -> str:
+def _error_text(finding: Finding, figures: str = "") -> str:
+    """Return how far the two sides differ, and in which way; ``figures``: other words for the figures."""
     how = finding.facts.get("how", "")
-    text = figures_text(finding, 3)
+    text = figures or figures_text(finding, 3)
     if how == "times":
-        return f"{text}; the sample is the benchmark times {finding.figures['factor']:.6g}"
+        return f"{text}; the sample equals the benchmark times {finding.figures['factor']:.6g}"
     return f"{text}; {_HOW[how]}" if how in _HOW else text
 
 
@@ -281,7 +285,7 @@ def odd_text(finding: Finding) -> str:
 def _outside_text(finding: Finding) -> str:
     figures = finding.figures
     return (
-        f"element {figures['index']:.0f} is {figures['value']:.9g}, exact {figures['reference']:.9g}: "
+        f"element {figures['index']:.0f} is {figures['value']:.9g} instead of {figures['reference']:.9g}: off by "
         f"{figures['error']:.3g} units in the last place of {finding.facts['dtype']}, bound {figures['bound']:.3g}; "
-        f"{counted(int(figures['outside']), 'element')} of {figures['count']:.0f} outside"
+        f"{figures['outside']:.0f} of {counted(int(figures['count']), 'element')} outside the bound"
     )

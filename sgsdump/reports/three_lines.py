@@ -175,13 +175,13 @@ _ACTIONS: Mapping[Action, str] = {
     "raise all convolutions": "raise all convolutions to INT16, or find fewer with sgsdump tune",
     "use the cured model": "use the rewritten model",
     "keep operators in float": "keep {layers} in float",
-    "name the nodes": "name the nodes (lines below), quantise and diagnose again; then exclude operators",
-    "find the cause": "find the cause first, because INT16 barely reduces this error",
+    "name the nodes": "give every node a name (the lines below do this), then quantise and diagnose again",
+    "find the cause": "INT16 barely reduces this error, so find its cause",
     "calibrate on more images": "calibrate on more images; on held-out images an output exceeds the limits",
     "convert again": "convert the model again; its weights are not those of the float model",
     "change the quantisation": (
-        "no few operators kept in float help. Try other calibration data or another calibration method, one weight "
-        "scale per channel, or 16-bit activations"
+        "keeping a few operators in float does not help. Try other calibration data, another calibration method, one "
+        "weight scale per channel, or 16-bit activations"
     ),
     "change the kernels": "run the model with exact kernels (lines below)",
 }
@@ -209,7 +209,7 @@ def _figure(deciding: Deciding) -> str:
     name, value = shortened(shown(deciding.layer)), deciding.value
     tensor = f"{'output' if deciding.is_output else 'layer'} {name}"
     if deciding.metric == OTHER_TENSOR:
-        return f"{tensor} is another tensor of the same name"
+        return f"{tensor} holds the values of another tensor"
     if deciding.metric == NOT_FINITE:
         return f"{tensor} has NaN or Inf"
     if value == LEAST:

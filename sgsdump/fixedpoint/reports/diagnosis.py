@@ -349,11 +349,14 @@ def _where(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
     row = comparison.jumps[0]
     if diagnosis.advice is not None:
         yield (
-            f"The 8 bits of convolutions are not the cause: INT16 for all of them removes less than a fifth of the "
-            f"error. RMSE rises most at {row.name} ({row.op_type}), to {row.rmse:.3g}."
+            "INT8 convolutions are not the cause: INT16 for all of them removes less than a fifth of the error. "
+            f"RMSE rises most at {row.name} ({row.op_type}), to {row.rmse:.3g}."
         )
     else:
-        yield f"By figures alone, because nothing could be measured: RMSE rises most at {row.name} ({row.op_type})."
+        yield (
+            f"Inferred from error metrics only, because no change could be measured: RMSE rises most at {row.name} "
+            f"({row.op_type})."
+        )
 
 
 def _in_8_bits(advice: MeasuredAdvice, limits: Thresholds) -> bool:
@@ -371,7 +374,7 @@ def _on_layers(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
     within = sum(row.name in diagnosis.resolution for row in comparison.rows if _is_past(row, diagnosis.limits))
     if within:
         yield (
-            f"{counted(within, 'layer')} {'exceeds' if within == 1 else 'exceed'} the limits only in relative figures: "
+            f"{counted(within, 'layer')} {'exceeds' if within == 1 else 'exceed'} the limits only in relative metrics: "
             f"the error is within the 8-bit resolution of the layer's range."
         )
     if comparison.failed:
@@ -541,15 +544,15 @@ def _costs(advice: MeasuredAdvice, promise: Promise) -> str:
     if smaller is None:
         return f"{text}."
     new = sum(name not in advice.measured.raised for name in smaller.names)
-    which = "the most certain input alone" if new == 1 else f"the {new} most certain inputs alone"
+    which = "only the most certain input" if new == 1 else f"only the {new} most certain inputs"
     return f"{text}. With {which} they take {percent(smaller.rate)}, and the output error is {smaller.error:.3g}."
 
 
 def _past(outputs: PlanOutputs, limits: Thresholds) -> str:
     if any(figures.probabilities and not figures.good(limits) for figures in outputs.outputs.values()):
-        return "beyond the limits on probabilities and answers"
+        return "beyond the limits of probabilities and answers"
     drowned = any(figures.drowned for figures in outputs.outputs.values())
-    return "beyond the limits about the mean over the images" if drowned else str(limits)
+    return "beyond the limits after subtracting the mean over the images" if drowned else str(limits)
 
 
 def with_findings(text: str, diagnosis: Diagnosis) -> str:

@@ -20,8 +20,9 @@ def cause_text(finding: Finding, images: int = 0) -> str:
     reason, on = finding.facts.get("reason", ""), f"Measured on {counted(images, 'image')}" if images else "Measured"
     if finding.kind == "spread":
         return (
-            f"the error is spread over {counted(len(finding.names), 'convolution')}, and no single one removes a fifth "
-            f"of it. {on}: raising their inputs to INT16 removes {percent(finding.figures['gives_back'])}"
+            f"the error is spread over {counted(len(finding.names), 'convolution')}. {on}: raising all their inputs to "
+            f"INT16 removes {percent(finding.figures['gives_back'])} of the error, raising any one removes "
+            f"less than a fifth"
         )
     if finding.kind == "part":
         return _part_text(finding, on)
@@ -42,23 +43,26 @@ def cause_text(finding: Finding, images: int = 0) -> str:
             f"{figures['error']:.3g} → {figures['left']:.3g}"
         )
     if reason == "rules":
-        return f"tensor {finding.facts['input']}, input of {_operator(finding)}, by rules alone: {finding.facts['why']}"
+        return (
+            f"tensor {finding.facts['input']}, input of {_operator(finding)}, inferred by rules, not measured: "
+            f"{finding.facts['why']}"
+        )
     if reason == "misread":
         return (
-            f"readers of the Softmax {finding.layer} take its values for {finding.figures['factor']:.2g} times their "
-            f"true size, as in the SDK's fixed model; no number of bits repairs "
+            f"the operators that read Softmax {finding.layer} use {finding.figures['factor']:.2g} times its "
+            f"true scale, as in the SDK's fixed model. More bits do not repair "
             f"{listed(list(finding.names), MOST_NAMED)}"
         )
     if reason == "picture":
         return (
-            f"operator {_operator(finding)} reads the image, so it always has 8 bits. {on}: with all other "
+            f"operator {_operator(finding)} reads the image, so its input always has 8 bits. {on}: with all other "
             f"convolutions at INT16, {percent(finding.figures['brings'])} of the error remains"
         )
     if "together" in finding.figures:
         return (
-            f"{finding.figures['count']:.0f} tensors together, first {finding.facts['input']}, input of "
+            f"{finding.figures['count']:.0f} tensors together, among them {finding.facts['input']}, input of "
             f"{_operator(finding)}. {on}: raising all of them to INT16 removes "
-            f"{percent(finding.figures['together'])} of the error; no single one removes a fifth"
+            f"{percent(finding.figures['together'])} of the error; raising any one of them removes less than a fifth"
         )
     if reason == "clipped":
         return (
@@ -109,7 +113,7 @@ def _part_text(finding: Finding, on: str) -> str:
         )
     what = f"tensor {finding.facts['input']}, input of {_operator(finding)}"
     if is_of_weights(finding):
-        what = f"the weights of {_operator(finding)}, which have the bits of its input {finding.facts['input']}"
+        what = f"the weights of {_operator(finding)}, which have the bit width of its input {finding.facts['input']}"
     return f"the largest part of the error comes from {what}. {on}: raising to INT16 removes {_removed(finding)}"
 
 
@@ -120,7 +124,7 @@ def _of_quantised(finding: Finding, on: str) -> str:
     if "bias" in finding.facts:
         what += f" with its bias {finding.facts['bias']}"
     if "factor" in figures:
-        what += f" (wrong scale: its integers mean {figures['factor']:.3g} times its floats)"
+        what += f" (wrong scale: its dequantised values are {figures['factor']:.3g} times its float values)"
     text = f"{what}. {on}: quantising only this {'weight' if weight else 'tensor'} causes {percent(figures['brings'])}"
     if "gives_back" in figures:
         return f"{text} of the error; keeping only it in float removes {percent(max(figures['gives_back'], 0.0))}"
@@ -136,8 +140,8 @@ def _of_kernels(finding: Finding, on: str) -> str:
         else "fused operators compute other values"
     )
     return (
-        f"the kernels of onnxruntime on this processor: {how}. {on}: output error {figures['as_run']:.3g}; "
-        f"{least:.3g} as the operators are defined"
+        f"the kernels of onnxruntime on this processor: {how}. {on}: output error {figures['as_run']:.3g}, but "
+        f"{least:.3g} with exact kernels"
     )
 
 

@@ -166,17 +166,17 @@ def details(diagnosis: QuantisedDiagnosis) -> Iterator[str]:
     if causes[first:]:
         yield f"Further causes: {'; '.join(_cause(error, diagnosis) for error in causes[first:CAUSES])}."
     elif not causes and outputs and not diagnosis.good_as_defined:
-        yield "No single tensor or weight causes a twentieth of the output error; it adds up from many."
+        yield "No single tensor or weight causes 5 % or more of the output error; many contribute to it."
     if pair.unlinked:
         yield (
             f"Not judged: {counted(len(pair.unlinked), 'weight')} without a float original "
-            f"({listed(list(pair.unlinked), MOST_NAMED)}), for example because it was folded before quantising. Use "
-            f"the float model that was quantised."
+            f"({listed(list(pair.unlinked), MOST_NAMED)}), for example because the quantiser folded it. Use the float "
+            f"model that was quantised."
         )
     if diagnosis.left_out:
         yield f"Not measured alone, because of their type: {listed(list(diagnosis.left_out), MOST_NAMED)}."
     if diagnosis.not_run:
-        yield f"Not judged, how onnxruntime runs the file by default: {diagnosis.not_run}."
+        yield f"Not judged: the file with the default kernels of onnxruntime: {diagnosis.not_run}."
 
 
 def _kernel_steps(kernels: KernelLoss, quantiser: str) -> Iterator[Step]:
@@ -189,8 +189,8 @@ def _kernel_steps(kernels: KernelLoss, quantiser: str) -> Iterator[Step]:
             f'options.add_session_config_entry("session.x64quantprecision", "1")\n{session}',
         )
         yield Step(
-            "Or, for processors without VNNI, quantise with uint8 or 7-bit weights. The effect was not measured; 7 "
-            "bits add an error of their own.",
+            "Or quantise with uint8 or 7-bit weights, for processors without VNNI. The effect was not measured; 7 bits "
+            "increase the quantisation error.",
             SEVEN_BITS.get(quantiser, ""),
         )
         return
@@ -209,8 +209,8 @@ def _cause(error: QuantisedError, diagnosis: QuantisedDiagnosis) -> str:
     if error.with_it:
         what += f" with its bias {error.with_it[0]}"
     back, brings = diagnosis.measured.gives_back(error), percent(diagnosis.measured.brings(error))
-    text = f"{what}, alone causes {brings}"
-    return text if back is None else f"{text}, in float removes {percent(max(back, 0.0))}"
+    text = f"{what} causes {brings}"
+    return text if back is None else f"{text}; keeping it in float removes {percent(max(back, 0.0))}"
 
 
 def steps(diagnosis: QuantisedDiagnosis) -> Iterator[Step]:
@@ -224,8 +224,8 @@ def steps(diagnosis: QuantisedDiagnosis) -> Iterator[Step]:
         return
     if exclusion is None:
         yield Step(
-            "No few operators kept in float help. Try more or other calibration data, another calibration method, one "
-            "weight scale per channel, or 16-bit activations."
+            "Keeping a few operators in float does not help. Try more or other calibration data, another calibration "
+            "method, one weight scale per channel, or 16-bit activations."
         )
         return
     if exclusion.unnamed:
@@ -246,8 +246,8 @@ def steps(diagnosis: QuantisedDiagnosis) -> Iterator[Step]:
         words(diagnosis.quantiser, left),
     )
     yield Step(
-        "Diagnose the new model. If it has as many quantised tensors as now, the names matched nothing; quantisers "
-        "ignore such names.",
+        "Diagnose the new model. If its number of quantised tensors is unchanged, the names matched no node; "
+        "quantisers ignore unknown names.",
         "sgsdump diagnose -m float.onnx -i inputs --fixed quantised_again.onnx",
     )
 

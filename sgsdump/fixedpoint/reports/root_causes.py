@@ -79,14 +79,15 @@ def _weights(finding: Finding) -> str:
 def _odd(finding: Finding) -> str:
     figures, names = finding.figures, finding.names
     others = int(figures["of"]) - len(names)
-    reach = "reaches" if len(names) == 1 else "reach"
+    has = "has" if len(names) == 1 else "have"
     text = (
-        f"calibration {'image' if len(names) == 1 else 'images'} {listed(list(names), MOST_NAMED)} {reach} "
-        f"{figures['times']:.1f} times the values of the others. Without {'it' if len(names) == 1 else 'them'}, "
+        f"calibration {'image' if len(names) == 1 else 'images'} {listed(list(names), MOST_NAMED)} {has} values "
+        f"{figures['times']:.1f} times as large as those of the other images. Without "
+        f"{'it' if len(names) == 1 else 'them'}, "
         f"{_errors(figures)} on the {counted(others, 'other image')}"
     )
     if figures["wide_after"] < figures["wide"]:
-        text += f"; number of convolutions at INT16: {figures['wide']:.0f} → {figures['wide_after']:.0f}"
+        text += f". The number of convolutions at INT16 changes {figures['wide']:.0f} → {figures['wide_after']:.0f}"
     return text
 
 
@@ -140,9 +141,9 @@ def _operator(finding: Finding) -> str:
     figures = finding.figures
     ends = f" from {figures['low']:.3g} to {figures['high']:.3g}" if "low" in figures else ""
     return (
-        f"operator {finding.layer} ({finding.op_type}) has a range{ends} whose INT16 step is {figures['step']:.3g}. "
-        f"Rounding only this tensor to INT16 causes an output error of {figures['alone']:.3g}; {figures['left']:.3g} "
-        f"remains with every convolution at INT16"
+        f"operator {finding.layer} ({finding.op_type}) has a wide range{ends}; one INT16 step is "
+        f"{figures['step']:.3g}. Rounding only this tensor to INT16 causes an output error of {figures['alone']:.3g}; "
+        f"with every convolution at INT16 the output error is {figures['left']:.3g}"
     )
 
 
@@ -170,18 +171,19 @@ def _order(finding: Finding) -> str:
     figures = finding.figures
     if finding.facts["by"] == "preprocess":
         return (
-            f"the colour order of input {finding.facts['input']}: the preprocess file gives {finding.facts['order']}, "
-            f"input_config.ini the opposite; the images are up to {figures['levels']:.3g} grey levels apart"
+            f"the colour order of input {finding.facts['input']}: the preprocess file produces "
+            f"{finding.facts['order']}, input_config.ini the opposite order. The images of the float model and of the "
+            f"fixed model differ by up to {figures['levels']:.3g} grey levels"
         )
     if finding.facts["by"] == "fixed":
         return (
             f"the colour order of input {finding.facts['input']}: the fixed model has {finding.facts['order']}, "
-            f"input_config.ini the opposite"
+            f"input_config.ini the opposite order"
         )
     return (
         f"the colour order of the calibration images was the opposite (RGB and BGR): with swapped channels of input "
-        f"{finding.facts['input']}, these images fill the calibration ranges. Calibrated as input_config.ini says, "
-        f"{_errors(figures)}"
+        f"{finding.facts['input']}, these images fill the calibration ranges. Calibrated with the order of "
+        f"input_config.ini, {_errors(figures)}"
     )
 
 
@@ -205,9 +207,9 @@ def _joined(values: list[float]) -> str:
 def _still(finding: Finding) -> str:
     figures = finding.figures
     return (
-        f"these images barely affect output {finding.layer}: it spans {figures['seen']:.3g} of its "
-        f"{figures['reaches']:.3g}, and is off by at most {figures['largest_error']:.3g}. Relative errors say little "
-        f"about it"
+        f"these images barely affect output {finding.layer}: its values vary by {figures['seen']:.3g} of a range of "
+        f"{figures['reaches']:.3g}, and its largest error is {figures['largest_error']:.3g}. Relative errors are not "
+        f"meaningful for this output"
     )
 
 
@@ -215,7 +217,7 @@ def _untrained(finding: Finding) -> str:
     figures, images = finding.figures, bool(finding.facts["input"])
     text = (
         f"the {'images' if images else 'inputs'} differ from the training data: before the BatchNormalization "
-        f"{finding.layer}, the channel means are {_far(figures, '')} as in training"
+        f"{finding.layer}, the channel means are {_far(figures, '')}"
     )
     if not images:
         return text
@@ -225,7 +227,8 @@ def _untrained(finding: Finding) -> str:
 
 def _far(figures: Mapping[str, float], word: str) -> str:
     off, times = figures[f"deviations{word}"], figures[f"times{word}"]
-    return f"{off:.{0 if off >= 10 else 2}f} standard deviations off, and their spread is {times:.3g} times as large"
+    digits = 0 if off >= 10 else 2
+    return f"off by {off:.{digits}f} standard deviations, and their spread is {times:.3g} times that of training"
 
 
 CAUSES = {
@@ -253,12 +256,12 @@ def _to_train(finding: Finding) -> str:
     if not finding.facts["input"]:
         return (
             "prepare the inputs as in training (values from 0 to 1 or from 0 to 255, mean and std), then diagnose "
-            "again; all other results here are of other inputs"
+            "again; all other results here apply to these inputs only"
         )
     done = _normalised(finding.figures, "done")
     return (
         f"look up how images were prepared in training. If that was {done}, write it into input_config.ini and the "
-        f"preprocess file, then diagnose again; all other results here are of other images"
+        f"preprocess file, then diagnose again; all other results here apply to these images only"
     )
 
 
@@ -285,8 +288,8 @@ _REMEDIES = {
     CLIPPED: lambda finding: f"calibrate the range of {finding.facts['input']} again, on images like these",
     FLAT: lambda finding: "calibrate on bright and dark images, as the camera will deliver them",
     OPERATOR: lambda finding: (
-        f"rewrite the model so that {finding.facts['input']} stays within the range of its neighbours: remove what is "
-        f"added or multiplied there and reversed later, or fold it into the weights"
+        f"rewrite the model so that {finding.facts['input']} stays within the range of its neighbours: remove a "
+        f"factor or offset that is applied there and reversed later, or fold it into the weights"
     ),
     NORMALISATION: _to_normalise,
     UNTRAINED: _to_train,

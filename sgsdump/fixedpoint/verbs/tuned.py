@@ -162,7 +162,7 @@ class Tuned(Proposal):
 
 
 def kept_in(folder: Path) -> Callable[[str], bool]:
-    """Return a predicate: whether a file of an older folder stays (progress.json and the user's files, no results)."""
+    """Return a function that tells whether a file of an older folder stays: results do not."""
     of_tune = any((folder / name).exists() for name in (ROUNDS, CONTRIBUTIONS))
 
     def is_kept(name: str) -> bool:

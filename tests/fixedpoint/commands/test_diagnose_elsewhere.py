@@ -30,8 +30,8 @@ def test_a_softmax_that_is_misread_is_the_cause(tmp_path, monkeypatch, capsys):
     assert (cause["layer"], cause["names"], cause["facts"]["input"]) == ("shares", ["y"], "scores")
     assert 0 < cause["figures"]["factor"] < 0.9
     factor = f"{cause['figures']['factor']:.2g}"
-    misread = f"readers of the Softmax shares take its values for {factor} times their true size, as in the SDK's"
-    assert said.splitlines()[1].startswith(f"Cause: {misread}") and said.splitlines()[1].endswith("repairs y.")
+    misread = f"the operators that read Softmax shares use {factor} times its true scale, as in the SDK's"
+    assert said.splitlines()[1].startswith(f"Cause: {misread}") and said.splitlines()[1].endswith("repair y.")
     assert "Cut the model before the softmax shares" in said and ": --model-outputs scores and" in said
     assert "spread over" not in said and "Check the calibration ranges" not in said
 
@@ -52,7 +52,7 @@ def test_where_16_bits_do_not_help_the_layer_is_named(tmp_path, monkeypatch, cap
     assert main(["diagnose", "-m", "net.onnx", "-i", "x.npy", "-o", "d", "--max-rmse", "0.02"]) == 1
     said = capsys.readouterr().out
     assert (
-        "The 8 bits of convolutions are not the cause: INT16 for all of them removes less than a fifth of the error. "
-        "RMSE rises most at y" in said
+        "INT8 convolutions are not the cause: INT16 for all of them removes less than a fifth of the error. RMSE "
+        "rises most at y" in said
     )
     assert "adds up from many" not in said

@@ -78,7 +78,7 @@ def test_a_planted_weight_is_the_first_and_the_advice_takes_it_away(folder, caps
     assert diagnose("--min-cos", "0.9999") == 1
     out = capsys.readouterr().out
     assert re.match(r"FAIL: output prob COS 0\.9\d+, limit 0\.9999 ", out)
-    wrong = r"\(wrong scale: its integers mean 4 times its floats\)"
+    wrong = r"\(wrong scale: its dequantised values are 4 times its float values\)"
     assert re.match(rf"Cause: weight c2\.w {wrong}\. Measured on ", out.splitlines()[1]) and "barely affect" not in out
     findings = json.loads(Path("d/layers.json").read_text())["findings"]
     causes = [finding for finding in findings if finding["kind"] == "cause"]
@@ -109,9 +109,8 @@ def test_a_scale_that_does_not_fit_is_said_with_the_bias_that_goes_by_it(folder,
     plant("c2.w")  # and with it the bias of the QLinearConv, whose scale is the input's by the weight's
     assert diagnose("--min-cos", "0.9999") == 1
     cause = capsys.readouterr().out.splitlines()[1]
-    said = (
-        r"Cause: weight c2\.w with its bias c2\.b \(wrong scale: its integers mean 4 times its floats\)\. Measured on "
-    )
+    wrong = r"\(wrong scale: its dequantised values are 4 times its float values\)"
+    said = rf"Cause: weight c2\.w with its bias c2\.b {wrong}\. Measured on "
     assert re.match(said, cause), cause
     findings = json.loads(Path("d/layers.json").read_text())["findings"]
     causes = [finding for finding in findings if finding["kind"] == "cause"]
@@ -192,7 +191,7 @@ def test_what_cannot_be_run_as_it_is_by_default_is_said(folder, capsys, monkeypa
 
     monkeypatch.setattr("sgsdump.fixedpoint.tuning.kernel_loss.kernel_loss", refused)
     assert diagnose("--min-cos", "0.99") == 0
-    assert f"Not judged, how onnxruntime runs the file by default: {error}." in capsys.readouterr().out
+    assert f"Not judged: the file with the default kernels of onnxruntime: {error}." in capsys.readouterr().out
     findings = checked(Path("d/layers.json"))["findings"]
     assert {"reason": "not run as it is", "error": str(error)} in [finding["facts"] for finding in findings]
 

@@ -120,7 +120,7 @@ def test_an_error_of_what_is_nearly_nothing_is_judged_by_what_the_tensor_reaches
     assert p["figures"]["rmse"] > 0.001 and p["facts"] == {"verdict": "good", "reason": "resolution"}
     assert p["figures"]["reaches"] == pytest.approx(0.95) and p["figures"]["largest_error"] < 0.003
     assert any(
-        re.search(r"p COS .*: good \(off by at most [\d.e-]+ of 0\.95\d*, which is within", line) for line in lines
+        re.search(r"p COS .*: good \(largest error [\d.e-]+ in a range of 0\.95\d*, within", line) for line in lines
     )
     row = next(row for row in document["rows"] if row["name"] == "p")
     assert row["resolution"] and row["reaches"] == pytest.approx(0.95, rel=0.01)
@@ -467,6 +467,6 @@ def test_pictures_that_hardly_move_a_probability_are_said_to(folder, capsys):
     output = document["findings"][0]
     assert output["facts"] == {"verdict": "bad", "reason": "hardly moved"}
     assert 0 < output["figures"]["seen"] < 0.05 and output["figures"]["reaches"] == 1
-    assert any("these images barely affect it: it spans" in line for line in lines)
+    assert any("these images barely affect this output: its values vary by" in line for line in lines)
     steps = [line for line in lines if line.startswith(("Use images that contain", "Use --quant", "INT16 alone"))]
     assert steps[0].startswith("Use images that contain what the model detects")

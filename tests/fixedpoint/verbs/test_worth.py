@@ -231,11 +231,11 @@ def test_diagnose_names_the_smaller_plan_that_it_did_not_choose() -> None:
     alone = SimpleNamespace(measured=measured, smaller=None)
     assert diagnosis._costs(alone, larger) == "The weights take 71 % of their INT16 size."
     one = SimpleNamespace(measured=measured, smaller=plan(("a", "b"), 0.6, 0.2))
-    text = "With the most certain input alone they take 60 %, and the output error is 0.2."
+    text = "With only the most certain input they take 60 %, and the output error is 0.2."
     assert diagnosis._costs(one, larger).endswith(text)
     two = SimpleNamespace(measured=measured, smaller=plan(("a", "b", "c"), 0.65, 0.1))
     assert diagnosis._costs(two, larger).endswith(
-        "With the 2 most certain inputs alone they take 65 %, and the output error is 0.1."
+        "With only the 2 most certain inputs they take 65 %, and the output error is 0.1."
     )
 
 
