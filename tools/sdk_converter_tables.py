@@ -81,7 +81,7 @@ CLEARER = {
     "to rows or columns counted from the end": "to negative rows or columns",
     "over an axis counted from the end": "over a negative axis",
     "of what was turned to N, H, W, C": "after a Transpose to N, H, W, C",
-    "of what a Reshape or Transpose put out, that a convolution reads": "after Reshape or Transpose, before a convolution",
+    "of what a Reshape or Transpose put out, that a convolution reads": "after Reshape or Transpose, before a Conv",
     "one that counts no padding": "padding is not counted",
     "one of the first of these axes, and of its first values": "a slice of the first axis only, from its start",
     "one without": "dilations are ignored",
