@@ -153,7 +153,7 @@ def _loaded(point: "EntryPoint") -> Plugin | None:
 def leave_out(what: str, error: BaseException) -> None:
     """Warn in one line that a part of an installed plug-in is ignored."""
     reason = str(error) or type(error).__name__
-    warnings.warn(one_line(f"the {what} is left out: {reason}; {SWITCH}=1 leaves out every plug-in"), stacklevel=3)
+    warnings.warn(one_line(f"the {what} is left out: {reason}; {SWITCH}=1 disables all plug-ins"), stacklevel=3)
 
 
 @cache

@@ -23,8 +23,8 @@ WHY = {
     "custom": "custom operators",
     "memory": "result depends on memory contents",
     "no bound": "no error bound is known",
-    "no values": "values are missing in the tree",
-    "not recorded": "overload was not recorded; dump the program again",
+    "no values": "values are missing from the dump",
+    "not recorded": "operator overload was not recorded; dump the program again",
     "refused": "could not be computed again",
 }
 
@@ -81,12 +81,12 @@ def _lines_of(finding: Finding) -> Iterator[str]:
         yield (
             f"  Element {figures['index']:.0f} is {figures['value']:.9g}, exact result {figures['reference']:.9g}: "
             f"error {_units(figures['error'])} in the last place of {facts['dtype']}, bound {figures['bound']:.3g}; "
-            f"{figures['outside']:.0f} of {figures['count']:.0f} elements are outside."
+            f"{figures['outside']:.0f} of {figures['count']:.0f} elements exceed the bound."
         )
         if len(finding.names) > 1:
             others = ", ".join(finding.names[1:MOST])
             more = f" and {len(finding.names) - MOST} more" if len(finding.names) > MOST else ""
-            yield f"  Also outside, with their own errors: {others}{more}."
+            yield f"  Other operators with errors of their own outside their bound: {others}{more}."
     elif finding.kind == "not finite":
         if facts["how"] == OVERFLOW:
             yield f"First overflow: {operator}: the exact result exceeds the range of {facts['dtype']}."

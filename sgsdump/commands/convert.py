@@ -93,8 +93,8 @@ MODES = Modes(
     },
     refusals={
         DUMP: "belongs to an ATB topology: convert layer.json layer.onnx",
-        TOPOLOGY: "is for a dump, and this is a topology: only --level and --csv are for it",
-        MODEL: "is for a dump, and this is a model file: leave it out",
+        TOPOLOGY: "is for a dump, but this is a topology, which takes only --level and --csv",
+        MODEL: "is for a dump, but this is a model file; omit it",
     },
     spelled={},
 )
@@ -171,9 +171,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PATTERN=SHAPE",
-        help="logical shape (3,10,20) of tensors in a device layout that the dump lacks; may be repeated",
+        help="logical shape (3,10,20) of tensors in a device layout, if the dump lacks the shape; may be repeated",
     )
-    form.add_argument("--dtype", choices=["float32"], help="dequantise integers and convert short floats to float32")
+    form.add_argument("--dtype", choices=["float32"], help="dequantise integers and convert narrow floats to float32")
     add_scheduler(form, "compute the values")
     topology = parser.add_argument_group("ATB topology")
     topology.add_argument(
@@ -241,7 +241,7 @@ def _convert_model(options: Options) -> int:
         return 0
     if output.suffix != ".onnx":
         raise ConfigError(
-            f"{source} is a model, which converts to .onnx, and fixed.sim to .txt too; name {output.stem}.onnx"
+            f"{source} is a model, which converts to .onnx (fixed.sim also to .txt); name {output.stem}.onnx"
         )
     proto = open_model(source).proto
     with replacing(output) as file:

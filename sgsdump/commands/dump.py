@@ -140,7 +140,7 @@ def _print_note(model: Model, options: Options) -> None:
         simulate = f"sgsdump simulate -m {options.model} -i {options.image or 'PICTURE'} -t Fixed"
         print(
             for_terminal(
-                f"note: {options.model} is a fixed model: this dumps every node of its graph and feeds the output of "
+                f"note: {options.model} is a fixed model: dump writes every node of its graph and feeds the output of "
                 f"the preprocess file; to dump the layers as the SDK does, from the bytes of the image: {simulate}"
             )
         )

@@ -116,9 +116,9 @@ def run(args: argparse.Namespace) -> int:
     if options.json:
         replace_text(options.json, histograms_json(drawn.layers, drawn.undrawn, unused, dump.notes))
     begin = ", ".join(str(output / sheet.name) for sheet in drawn.sheets)
-    print(f"{len(drawn.layers) - len(drawn.copies)} pictures in {output}; begin with {begin}")
+    print(f"{len(drawn.layers) - len(drawn.copies)} charts in {output}; begin with {begin}")
     if older:
-        print(f"The older {output} is kept beside it, its date added to its name.")
+        print(f"The older {output} was renamed: its date is now part of the name.")
     print_lines(histogram_lines(drawn.layers, drawn.undrawn, list(dump.constants), len(unused), drawn.copies))
     print_lines(note_lines(options.dump, dump.notes))
     return 0

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_to(parser)
     add_run(parser)
     parser.add_argument(
-        "--prefix", action="store_true", help="put the file name of the dump before the names of its tensors"
+        "--prefix", action="store_true", help="prefix the names of tensors with the file name of their dump"
     )
 
 
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     check_not_around(options.output, read)
     trees = [path for path in options.dumps if _is_tree(path)]
     if not trees and not step is rank is None:
-        raise ConfigError("--step and --rank select a run of a tree, and none of these dumps is a tree; leave them out")
+        raise ConfigError("--step and --rank select a run of a tree, but none of these dumps is a tree; omit them")
     dumps = [
         labelled
         for path in options.dumps

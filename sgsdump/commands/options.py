@@ -183,7 +183,7 @@ def add_parse_net(parser: argparse._ActionsContainer) -> None:
         "--parse-net",
         type=Path,
         metavar="FILE",
-        help="unpad and dequantise integer dumps by fixed.sim, or by the SDK's parse_net output for fixed.sim",
+        help="unpad and dequantise integer dumps with fixed.sim, or with the SDK's parse_net output for it",
     )
 
 
@@ -202,7 +202,7 @@ def add_runs(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--runs",
         action="store_true",
-        help="compare two folders of dumps, or trees of runs: pair runs by name, merge their errors",
+        help="compare two folders of dumps or trees of runs: pair runs by name and merge their errors",
     )
 
 
@@ -260,7 +260,7 @@ def add_stages(parser: argparse._ActionsContainer) -> None:
         "--stages",
         type=Path,
         metavar="MODEL",
-        help="Caffe: pair blobs with the SDK's stages by the table of this model, made by calibrate",
+        help="Caffe: pair blobs with the SDK's stages, using the table in this fixed model of calibrate",
     )
 
 
@@ -282,8 +282,8 @@ def add_judges(parser: argparse._ActionsContainer, judged: str, metric: str, som
     metric  what the metric is for.
     some    the images that judge without ``--evaluate``.
     """
-    add_metric(parser, f"your own accuracy, {metric}; or {', '.join(AGREEMENTS)}, {NO_AGREEMENT}")
-    parser.add_argument("--evaluate", metavar="IMAGES", help=f"images to judge {judged} by (default: {some})")
+    add_metric(parser, f"your own accuracy function, {metric}; or {', '.join(AGREEMENTS)}, {NO_AGREEMENT}")
+    parser.add_argument("--evaluate", metavar="IMAGES", help=f"images on which {judged} are judged (default: {some})")
     add_validate(parser, "held-out images that check the recommendation; no choice is based on them")
 
 
@@ -407,7 +407,7 @@ def stages_of(model: Path | None, required: bool = True) -> tuple[Stage, ...]:
         return table_of(properties[KEY])
     if required:
         raise ConfigError(
-            f"{model} has no table of stages ({KEY}); give a model that calibrate made of a Caffe network"
+            f"{model} has no table of stages ({KEY}); give a model that calibrate made from a Caffe model"
         )
     return ()
 
@@ -481,7 +481,7 @@ def add_raw(parser: argparse._ActionsContainer, shapes: bool = True) -> None:
             action="append",
             default=[],
             metavar="PATTERN=SHAPE",
-            help="shape of tensors without a header (1,8,5,7), or NET.onnx, which has the shapes; may be repeated",
+            help="shape of files without a header (1,8,5,7), or MODEL.onnx, which has the shapes; may be repeated",
         )
 
 

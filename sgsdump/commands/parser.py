@@ -262,7 +262,7 @@ def build_parser(commands: Collection[str] = HELP) -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    version = "show the version and whether the sums are compiled, and exit"
+    version = "show the version and whether compiled code computes the metrics, and exit"
     parser.add_argument("--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help=version)
     subparsers = parser.add_subparsers(
         prog="sgsdump", dest="command", metavar="COMMAND", required=True, help=argparse.SUPPRESS

@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("benchmark", type=Path, nargs="?", metavar="BENCHMARK", help="reference dump")
     dumps = parser.add_argument_group("input dumps")
-    add_ranges(dumps, "calibrated ranges to show, such as log/tensor_min_max.txt of calibrate")
+    add_ranges(dumps, "calibration ranges to show, such as log/tensor_min_max.txt of calibrate")
     add_runs(dumps)
     add_run(dumps)
     add_stages(dumps)
@@ -90,13 +90,18 @@ def run(args: argparse.Namespace) -> int:
     if options.before is not None:
         return _report_of_two(options, options.before, typed(args))
     if options.benchmark is None:
-        raise ConfigError(f"{options.sample} is compared with a reference; name that dump, or --before OLDER_DIAGNOSIS")
+        raise ConfigError(
+            f"report compares {options.sample} with a reference; name the reference dump, or give --before "
+            "OLDER_DIAGNOSIS"
+        )
     read = [path for path in (options.sample, options.benchmark, options.ranges, options.stages) if path]
     check_outputs([options.output], [tree_of(path) for path in read])
     ranges = read_ranges(options.ranges) if options.ranges else {}
     comparison, sample, benchmark, pictures = _compared(options, options.benchmark)
     if not comparison.rows and not comparison.failed:
-        raise ValuesError(f"no layer in common: {options.sample}, {options.benchmark}; are they dumps of one model?")
+        raise ValuesError(
+            f"no layer in common: {options.sample}, {options.benchmark}; are both dumps of the same model?"
+        )
     facts = [("sample", str(options.sample)), ("benchmark", str(options.benchmark))]
     facts += [("ranges", str(options.ranges))] if options.ranges else []
     facts += [("pictures", str(pictures))] if pictures else []
@@ -127,7 +132,7 @@ def _report_of_two(options: Options, before: Path, facts: Sequence[tuple[str, st
     asked |= {"--runs": options.runs, "--step": options.reading.step, "--rank": options.reading.rank}
     for name, value in asked.items():
         if value not in (None, False):
-            raise ConfigError(f"{name} is for dumps, and --before for two diagnoses; leave one of them out")
+            raise ConfigError(f"{name} is for dumps, but --before is for two diagnoses; omit one of them")
     check_outputs([options.output], [options.sample / FILE, before / FILE])
     report = report_of_two(read_diagnosis(options.sample), read_diagnosis(before))
     return _written(replace(report, facts=(*report.facts, *facts)), options.output)

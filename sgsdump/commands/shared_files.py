@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Opened = TypeVar("Opened")
 Optional = TypeVar("Optional", Path, Path | None)
-SHARED = "--scheduler needs a file system that all machines share, the same paths on each"
+SHARED = "--scheduler needs a shared file system with the same paths on every machine"
 
 
 def absolute(path: Optional) -> Optional:
@@ -62,7 +62,7 @@ def on_this_worker(open_files: Callable[[], Opened]) -> Opened:
         return open_files()
     except (SgsdumpError, OSError) as error:
         raise WorkerError(
-            f"a worker on {socket.gethostname()} cannot open what is open here: {error}; {SHARED}"
+            f"a worker on {socket.gethostname()} cannot open a file that this machine opened: {error}; {SHARED}"
         ) from error
 
 
@@ -71,7 +71,6 @@ def record_at(records: Sequence[Record], index: int, name: str, path: Path) -> R
     here = records[index].name if index < len(records) else None
     if here != name:
         raise WorkerError(
-            f"{path} on {socket.gethostname()} is another dump than here: it has {here!r} where this one has {name!r}; "
-            f"{SHARED}"
+            f"{path} on {socket.gethostname()} is a different dump: it has {here!r} instead of {name!r}; {SHARED}"
         )
     return records[index]

@@ -109,12 +109,12 @@ MODES = Modes(
         "worst": (WORST,),
     },
     refusals={
-        OPERATORS: "is for a dump, and --operators lists a model: leave one of them out",
-        PLAN: "is for a dump, and of a fixed model its plan is listed: leave one of them out",
-        FILE: "is for a dump, and a model file is listed as a whole: leave it out; --select PATTERN chooses names",
+        OPERATORS: "is for a dump, but --operators lists a model; omit one of them",
+        PLAN: "is for a dump, but this is a fixed model, whose plan is listed; omit one of them",
+        FILE: "is for a dump, but a model file is listed as a whole; omit it (--select PATTERN chooses names)",
         TENSORS: "belongs to one tensor; give its NAME too",
-        VALUES: "is for the list; leave it out, or NAME",
-        WORST: "does not go with --against, which shows index and values; leave one of them out",
+        VALUES: "is for the list; omit it or NAME",
+        WORST: "cannot be combined with --against, which shows index and values; omit one of them",
     },
     spelled={"name": "NAME", "part": "OPERATIONS"},
 )
@@ -151,17 +151,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     values = parser.add_argument_group("one tensor (NAME)")
     values.add_argument("--operations", metavar="OPERATIONS", help="same as the third argument")
     values.add_argument("--stored", action="store_true", help="print the values as stored in the file")
-    values.add_argument("--all", action="store_true", help="print all values of large tensors")
+    values.add_argument("--all", action="store_true", help="print all values, even of large tensors")
     values.add_argument(
         "--against",
         type=Path,
         metavar="BENCHMARK",
-        help="compare the tensor with the same tensor of this dump, or a .sim file with this one",
+        help="compare with the tensor of the same name in this dump, or compare two .sim files",
     )
     values.add_argument(
         "--worst", type=int, metavar="N", help=f"show the N values that differ most (default: {WORST_COUNT})"
     )
-    add_output(values, "write the values as .npy, or as bare bytes (.bin)")
+    add_output(values, "write the values as .npy, or as raw bytes (.bin)")
     files = parser.add_argument_group("output files")
     add_csv(files, "write the list, or the values, as CSV")
     add_json(files, "write the list, or the values, as JSON")
@@ -199,12 +199,10 @@ def _show_dump(options: Options, given: tuple[str, ...]) -> int:
     read = [tree_of(path) for path in (options.dump, options.against) if path]
     check_outputs([options.csv, options.json, output], read)
     if output and output.suffix not in (".npy", ".bin"):
-        raise ConfigError(f"-o {output}: values are written as .npy, or as bare bytes to .bin; name one of these")
+        raise ConfigError(f"-o {output}: values are written as .npy, or as raw bytes to .bin; name one of these")
     if options.against is not None or options.worst is not None:
         if options.against is None or options.name is None:
-            raise ConfigError(
-                "--worst and --against belong together, and to one tensor: show DUMP NAME --against BENCHMARK"
-            )
+            raise ConfigError("--worst needs --against and one tensor: show DUMP NAME --against BENCHMARK --worst N")
         MODES.check(WORST, given)
         return _show_worst(options, options.against, options.name)
     if options.name is not None:
@@ -261,7 +259,7 @@ def _show_model(listing: ModelListing, options: Options) -> int:
         if not options.against.exists():
             raise ConfigError(f"no such file: {options.against}")
         if other is None:
-            raise ConfigError(f"{options.against} is no model file that show lists; give a .sim file or an image")
+            raise ConfigError(f"{options.against} is not a model file that show can compare; give a .sim or .img file")
         if options.csv:
             raise ConfigError("--csv writes the list of one model; with --against give --json")
         benchmark = other.selected(options.select)
@@ -344,7 +342,7 @@ def _show_values(dump: Dump, options: Options, name: str) -> int:
         text = json.dumps(status, indent=4) + "\n"
         if options.json:
             replace_text(options.json, json_text({"format": "sgsdump overflow", "version": 1, "status": status}))
-        print(for_terminal(f"{shown(record.name)}: status of an overflow; --stored shows its bytes{note}"))
+        print(for_terminal(f"{shown(record.name)}: overflow status; --stored shows its bytes{note}"))
         notes = [note for note in dump.notes if isinstance(note, StatusNote) and note.tensor == record.name]
         print_lines(notes, "note: ")
         print(text, end="")
@@ -376,7 +374,7 @@ def _place(dump: Dump, name: str) -> str:
     readers = [other for other, names in reads.items() if name in names]
     sources = listed([shown(source) for source in reads[name]], NAMED) or "nothing"
     return f"reads {sources}; " + (
-        f"read by {listed(list(map(shown, readers)), NAMED)}" if readers else "nothing reads it"
+        f"read by {listed(list(map(shown, readers)), NAMED)}" if readers else "no layer reads it"
     )
 
 
@@ -428,7 +426,7 @@ def _find(dump: Dump, name: str) -> tuple[Record, str]:
         if stage is not None:
             record, note = _find(dump, stage)
             return record, f", the last stage of {name}{note}"
-        near = f"; for patterns there is --select {name!r}" if set(name) & set("*?[") else hint(name, names)
+        near = f"; to select by a pattern, use --select {name!r}" if set(name) & set("*?[") else hint(name, names)
         raise ConfigError(f"no tensor {name!r} in {dump.path}{near}")
     matches.sort(key=lambda record: (record.io != "out", record.constant))
     outputs = [record for record in matches if record.io == matches[0].io]
@@ -449,7 +447,7 @@ def _array(record: Record, stored: bool) -> tuple[np.ndarray, str]:
         layout = conversion(tensor.info)
         tensor = tensor.logical()
     elif is_device(layout):
-        layout = f"{layout} as it lies"
+        layout = f"{layout} as stored"
     array = tensor.stored()
     kind = f"stored {name_of(array.dtype)}"
     if not stored and is_number(array.dtype) and not is_complex(array.dtype) and tensor.info.quant is not None:
@@ -457,7 +455,7 @@ def _array(record: Record, stored: bool) -> tuple[np.ndarray, str]:
             array = tensor.real()
             kind = f"real values of {kind}"
         except ValuesError:
-            kind += ", whose true scale the dump does not tell"
+            kind += ", whose exact scale is not in the dump"
     return array, ", ".join(filter(None, [kind, str(list(array.shape)), layout]))
 
 

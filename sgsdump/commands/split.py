@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     name = options.to or (dump.format if dump.format in endings else "npz")
     target = target_of(options.output, name, dump)
     if target.format not in endings:
-        raise ConfigError(f"a part is one file, and {name} is a folder; give --to one of: {', '.join(endings)}")
+        raise ConfigError(f"each part is one file, but {name} is a folder; give --to one of: {', '.join(endings)}")
     if options.to is None and dump.format == target.format:
         target = Target(target.format, dump.variant)
     left_out: list[tuple[str, str]] = []

@@ -176,7 +176,9 @@ def _taken(record: Record, others: Mapping[str, list[Record]], side: str, partne
         pair = partners.get(id(other))
         if pair is not None and other.io == record.io and slot_of(other) == slot_of(record):
             partner = pair.sample if pair.benchmark is other else pair.benchmark
-            return f"the {side}'s {other.name!r} is another tensor: paired by {pair.how} with {partner.name!r}"
+            return (
+                f"the {side}'s {other.name!r} is a different tensor: it is paired by {pair.how} with {partner.name!r}"
+            )
     return ""
 
 

@@ -112,7 +112,9 @@ def _differing(data: bytes, output: Output, others: Mapping[str, Output]) -> Boa
     cause = next(_causes(data, output, others), "")
     explained = bool(cause)
     if not readings:
-        size = f"the file has {len(data)} bytes, the output {stored.nbytes}, aligned {aligned(stored).nbytes}"
+        size = (
+            f"the file has {len(data)} bytes, but the output has {stored.nbytes} ({aligned(stored).nbytes} if aligned)"
+        )
         return BoardResult(name, False, "", cause or size, explained, differing=stored.size, count=stored.size)
     values = readings[0]
     wrong = values != stored

@@ -204,8 +204,12 @@ def without_overallocation(a: Values, b: Values) -> tuple[Values, Values, str]:
         return a.of(x[:count].reshape(b.array.shape)), b, note
     interleaved = _interleaved(in_memory(b.array))
     if len(pixels) * 3 == count:
-        return a.of(pixels.reshape(interleaved.shape)), b.of(interleaved), "R, G and B of the pixels' R, G, B, 0"
-    note = f"R, G and B of the first {len(pixels)} pixels' R, G, B, 0: the dump does not hold the others"
+        return (
+            a.of(pixels.reshape(interleaved.shape)),
+            b.of(interleaved),
+            "only R, G and B of pixels stored as R, G, B, 0",
+        )
+    note = f"only R, G and B of the first {len(pixels)} pixels, stored as R, G, B, 0; the dump lacks the others"
     return a.of(pixels.reshape(-1)), b.of(interleaved.reshape(-1)[: pixels.size]), note
 
 

@@ -44,7 +44,7 @@ class Misnamed:
     rmse: float
 
     def __str__(self) -> str:
-        return f"same name, another tensor: matches {self.found}"
+        return f"same name but a different tensor: its values match {self.found}"
 
     @property
     def found(self) -> str:

@@ -25,7 +25,7 @@ IN_STEPS = "measured in steps because the dumps do not state the true scale"
 PRINTED_UNIT = 1e-6  # unit of the sixth decimal
 FLOAT32_STEP = float(np.finfo(np.float32).eps)
 PRINTED_ERROR = PRINTED_UNIT / 2  # error of a scale that was read from six decimals
-HIDDEN = "by scales that differ behind the six decimals of the headers"
+HIDDEN = "by scales that differ beyond the six decimals of the headers"
 KNOWN_TO = 0.25  # most uncertainty in steps for which a difference is given in steps
 
 

@@ -84,7 +84,7 @@ def _pair_of(sample: Dump, benchmark: Dump, name: str) -> Pair:
     pairs = sorted(alignment.pairs, key=lambda pair: pair.benchmark.io != "out")
     for named in ([p for p in pairs if p.benchmark.name == name], [p for p in pairs if p.sample.name == name]):
         if named:
-            more = f"; {len(named)} tensors have this name, the first is shown" if len(named) > 1 else ""
+            more = f"; {len(named)} tensors have this name, only the first is shown" if len(named) > 1 else ""
             return replace(named[0], note=named[0].note + more if named[0].note else more.removeprefix("; "))
     unpaired = alignment.only_in_benchmark + alignment.only_in_sample
     reason = next((f": {item.reason}" for item in unpaired if item.record.name == name), "")

@@ -209,7 +209,7 @@ def _watched(records: Iterable[Record], facts: list[Record], target: Target, on_
 
 
 def _no_values() -> np.ndarray:
-    raise ValuesError("values were released after writing; only the facts of the tensor are kept")
+    raise ValuesError("values were released after writing; only name, shape and type of the tensor are kept")
 
 
 def _refuse(records: Sequence[Record], target: Target, on_loss: str) -> None:

@@ -89,7 +89,7 @@ def open_raw(path: Path, facts: RawFacts, step: int | None = None) -> Dump:
     ordered = [tensor.info.name for tensor in tensors if _is_ordered(facts.model.get(tensor.info.name, ()))]
     if ordered:
         notes.append(
-            f"{len(ordered)} tensors have their shapes from the model and are assumed to be in its layout: "
+            f"{len(ordered)} tensors take their shapes from the model and are assumed to have its layout: "
             f"{', '.join(ordered[:3])}; if the tool wrote NHWC, give --raw-shape PATTERN=SHAPE"
         )
     return Dump([Record("out", 0, index, "", tensor) for index, tensor in enumerate(tensors)], RAW, None, path, notes)

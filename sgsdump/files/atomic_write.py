@@ -94,7 +94,7 @@ def together() -> Iterator[None]:
             try:
                 whole.partial.replace(whole.path)
             except OSError as error:
-                already = f"; {', '.join(done)} is written" if done else ""
+                already = f"; already written: {', '.join(done)}" if done else ""
                 raise OutputError(f"cannot write {whole.path}: {_why_not(whole.path, error)}{already}") from error
             done.append(str(whole.path))
 
@@ -109,7 +109,7 @@ def _why_not(path: Path, error: OSError) -> str:
     if not os.access(path, os.W_OK):
         return "it is read-only; remove it, or allow writing"
     opened = "a file in it" if path.is_dir() else "it"
-    return f"{opened} is open; close the program that has it open, or in Python the dump, and run this again"
+    return f"{opened} is open; close the program that uses it (in Python, close the dump), then run the command again"
 
 
 class _Whole(NamedTuple):
@@ -267,7 +267,7 @@ def check_folder(path: Path, option: str = "-o") -> None:
     if _stands_there(path) and not path.is_dir():
         raise OutputError(f"cannot write the folder {path}: a file has that name; name another with {option}")
     if Path.cwd().is_relative_to(path.resolve()):
-        raise OutputError(f"cannot write the folder {path}: you are in it; name another with {option}")
+        raise OutputError(f"cannot write the folder {path}: it is the current folder; name another with {option}")
 
 
 def _stands_there(path: Path) -> bool:
@@ -297,7 +297,7 @@ def check_not_around(folder: Path, inputs: Iterable[Path | None]) -> None:
     check_outputs([folder], read)
     for path in read:
         if folder.resolve() in path.resolve().parents:
-            raise OutputError(f"cannot write {folder}: that folder holds {path}, which is read; name another")
+            raise OutputError(f"cannot write {folder}: it contains the input {path}; name another folder")
 
 
 def make_folder(path: Path) -> Path:

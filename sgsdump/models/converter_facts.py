@@ -43,9 +43,9 @@ class Changed:
 
     def __str__(self) -> str:
         ours = (
-            "this fixed model does the same and differs from the float model there, as the chip does"
+            "this fixed model computes the same as the chip and therefore differs from the float model"
             if self.followed
-            else "this fixed model follows ONNX, so a float dump of the SDK differs from the model there"
+            else "this fixed model follows ONNX, so float dumps of the SDK differ from the model there"
         )
         return f"{SDK} converts {self.what} ({_named(self.layers)}) to {self.becomes}; {ours} (docs/sdk_converter.md)"
 

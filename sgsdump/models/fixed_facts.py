@@ -247,7 +247,7 @@ def _tensor(entry: Any) -> StoredTensor:
     real = None if entry["real"] is None else _name(entry["real"])
     zero_point, picture = _of(int, entry["zero_point"]), _of(bool, entry["picture"])
     if not np.iinfo(dtype).min <= zero_point <= np.iinfo(dtype).max:
-        raise ValueError(f"zero point {zero_point} of type {dtype}")
+        raise ValueError(f"zero point {zero_point} is out of range of {dtype}")
     turned = _of(bool, entry.get("model_order", False))
     return StoredTensor(dtype, _step(entry["scale"]), zero_point, _name(entry["stored"]), real, picture, turned)
 
@@ -257,7 +257,7 @@ def _weights(entry: Any) -> StoredWeights:
     steps = tuple(map(_step, scale)) if isinstance(scale, list) else _step(scale)
     axis = None if entry["axis"] is None else _of(int, entry["axis"])
     if (axis is None) == isinstance(steps, tuple):
-        raise ValueError(f"axis {axis} for the scales of {_name(entry['name'])!r}")
+        raise ValueError(f"invalid axis {axis} for the scales of {_name(entry['name'])!r}")
     return StoredWeights(_name(entry["name"]), _dtype(entry["dtype"], WEIGHT_TYPES), steps, axis)
 
 
@@ -266,7 +266,7 @@ def operator_of(entry: Any) -> DumpedOperator:
     inputs, constants, outputs = (tuple(map(_name, _of(list, entry[k]))) for k in ("inputs", "constants", "outputs"))
     reads = tuple(map(_name, _of(list, entry.get("reads", []))))
     if reads and sorted(reads) != sorted((*inputs, *constants)):
-        raise ValueError(f"an operator reads {list(reads)[:4]}, not its inputs and constants")
+        raise ValueError(f"an operator reads {list(reads)[:4]} instead of its inputs and constants")
     return DumpedOperator(_name(entry["in"]), _name(entry["out"]), inputs, constants, outputs, reads)
 
 
@@ -274,7 +274,7 @@ def _model_input(entry: Any) -> ModelInput:
     _name(entry["name"])
     for name, formats in (("training_format", TRAINING_FORMATS), ("input_format", INPUT_FORMATS)):
         if _name(entry[name]) not in formats:
-            raise ValueError(f"{name} {entry[name][:40]!r}")
+            raise ValueError(f"unknown {name} {entry[name][:40]!r}")
     for name, kind in (("layout", str), ("quantised", bool), ("width_alignment", int), ("height_alignment", int)):
         _of(kind, entry.get(name, getattr(ModelInput, name)))
     mean, std = (tuple(map(_number, _of(list, entry[key]))) for key in ("mean", "std"))
@@ -305,7 +305,9 @@ def _check_constants(facts: FixedFacts, proto: ModelProto) -> None:
             continue
         axis = weights.axis or 0
         if not 0 <= axis < len(dims[name]) or len(weights.scale) not in (1, dims[name][axis]):
-            raise ValueError(f"{len(weights.scale)} scales along axis {axis} of {name!r}, {list(dims[name])}")
+            raise ValueError(
+                f"{len(weights.scale)} scales along axis {axis} do not fit {name!r} of shape {list(dims[name])}"
+            )
 
 
 def _listed_constants(proto: ModelProto) -> frozenset[str]:
@@ -337,7 +339,7 @@ def _number(value: Any) -> float:
 
 def _step(value: Any) -> float:
     if not _number(value) > 0:
-        raise ValueError(f"a scale of {value}")
+        raise ValueError(f"the scale {value} is not positive")
     return float(value)
 
 

@@ -140,7 +140,9 @@ def _check(facts: SimFacts, proto: ModelProto) -> None:
         if size != int(np.prod(constant.shape, dtype=np.int64)) or (
             constant.axes and sorted(constant.axes) != list(range(len(stored)))
         ):
-            raise ValueError(f"constant {name!r} of shape {list(constant.shape)} for {list(stored)}")
+            raise ValueError(
+                f"constant {name!r} of shape {list(constant.shape)} does not fit the stored shape {list(stored)}"
+            )
     for op in facts.operators:
         for name in op.constants:
             if name not in facts.constants:
@@ -149,7 +151,7 @@ def _check(facts: SimFacts, proto: ModelProto) -> None:
 
 def _text(value: Any) -> str:
     if type(value) is not str:
-        raise TypeError(f"a text expected, not {str(value)[:50]!r}")
+        raise TypeError(f"text expected, not {str(value)[:50]!r}")
     return value
 
 

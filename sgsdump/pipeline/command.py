@@ -81,7 +81,7 @@ MODES = Modes(
     },
     refusals={
         DUMP: "belongs to --bisect; name an executor with it too",
-        BISECT: "is for a dump, and --bisect makes none; leave one of them out",
+        BISECT: "is for a dump, but --bisect makes none; omit one of them",
     },
     spelled={},
 )
@@ -163,7 +163,7 @@ def _add_selection(sub: argparse.ArgumentParser, kind: str) -> None:
             "--threshold",
             type=float,
             metavar="X",
-            help="with --bisect: highest max|difference| / max|value| of equal tensors (default: 0.001)",
+            help="with --bisect: tensors are equal up to this max|difference| / max|value| (default: 0.001)",
         )
 
 
@@ -184,7 +184,13 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         help="fast: one pass in segments; isolated: a sub-model per tensor (default: fast; plug-ins: isolated)",
     )
     run.add_argument("-mt", "--model-type", metavar="TYPE", help="float16 (fp16) runs a float16 copy of the model")
-    run.add_argument("-p", "--passed-path", type=Path, metavar="FILE.py", help="tvm, sdaa: file of passes to run")
+    run.add_argument(
+        "-p",
+        "--passed-path",
+        type=Path,
+        metavar="FILE.py",
+        help="tvm, sdaa: Python file with the compiler passes to run",
+    )
     add_provider(run, default=None)
     run.add_argument(
         "--option", action="append", default=[], metavar="KEY=VALUE", help="option of the executor; may be repeated"
@@ -201,7 +207,10 @@ def _add_inputs(sub: argparse.ArgumentParser) -> None:
         help="arrays, separated by commas; or FILE.npz with an array per input; or a folder of .npz files",
     )
     inputs.add_argument(
-        "--input-dir", type=Path, metavar="DIR", help="folder with NAME.npy for every input, or such folders"
+        "--input-dir",
+        type=Path,
+        metavar="DIR",
+        help="folder with NAME.npy for every input, or a folder of such folders",
     )
     add_data_loader(inputs)
     inputs.add_argument(
@@ -214,7 +223,8 @@ def _add_inputs(sub: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="V",
-        help="range of random inputs: LOW HIGH, or NAME LOW HIGH ... (default: 0 1; integers: 0 100, or rows of a "
+        help="range of random inputs: LOW HIGH, or NAME LOW HIGH ... (default: 0 1; integers: 0 100; indices: all "
+        "rows of their "
         "table)",
     )
     inputs.add_argument(
@@ -233,15 +243,13 @@ def _add_comparison(sub: argparse.ArgumentParser) -> None:
         "--input-tag",
         type=float,
         metavar="X",
-        help="highest ratio of the error to the error of -cd, both against -g (default: 10)",
+        help="highest allowed error as a multiple of the error of -cd, both against -g (default: 10)",
     )
     add_th1(comparison, "-t1", text="limit of diff3 and all_close (default: 1e-6)")
     comparison.add_argument(
         "-t2", "--th2", type=float, metavar="X", help="list tensors whose diff2 is above X (default: 1e-3)"
     )
-    add_allow_missing(
-        comparison, "with a limit, ignore tensors that only the dump, or only -cd or -g, has", default=None
-    )
+    add_allow_missing(comparison, "if a limit is given, ignore tensors that the dump, -cd or -g lacks", default=None)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -395,11 +403,11 @@ def _compare_with_others(job: Job, run: Pipeline, fused: Sequence[OwnError] = ()
         if job.kind == "full":
             replace_text(page, _page(job))
     failed = sum(not row.passes for row in comparison.rows)
-    TERMINAL.say(f"{log}: {len(comparison.rows)} compared, {len(comparison.rows) - failed} pass, {failed} do not")
+    TERMINAL.say(f"{log}: {len(comparison.rows)} compared, {len(comparison.rows) - failed} pass, {failed} fail")
     for line in golden_closing(comparison):
         TERMINAL.say(line)
     if job.kind == "full":
-        TERMINAL.say(f"{page}: the same as an HTML page")
+        TERMINAL.say(f"{page}: the same comparison as an HTML page")
     return holds(job, comparison)
 
 

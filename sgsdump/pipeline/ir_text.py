@@ -56,7 +56,9 @@ def executor_text(model: Model, executor: Executor, output_names: Sequence[str],
     """
     show = getattr(executor, "ir_text", None)
     if show is None:
-        raise ConfigError(f"the executor {executor.name} shows no intermediate language; print the ONNX graph instead")
+        raise ConfigError(
+            f"the executor {executor.name} has no intermediate representation to print; print the ONNX graph instead"
+        )
     extractor = Extractor(model.proto)
     proto = extractor.extract(extractor.last_inputs(output_names, depth), output_names)
     with executor:

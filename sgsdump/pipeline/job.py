@@ -209,7 +209,7 @@ def check(job: Job) -> None:
         _check_native(job, runtime)
     for executor in filter(None, ("" if runtime else run.executor, job.bisection.bisect)):
         if executor in NATIVE and executor not in executors():
-            raise ConfigError(f"the executor {executor} only runs its own kind of model, which {run.model} is not")
+            raise ConfigError(f"the executor {executor} runs only models of its own format, and {run.model} is not one")
         check_executor(executor)
     if run.model_type and run.model_type not in MODEL_TYPES:
         raise ConfigError(f"unknown model type {run.model_type!r}{hint(run.model_type, list(MODEL_TYPES))}")
@@ -238,7 +238,7 @@ def check(job: Job) -> None:
 def _check_comparison(job: Job) -> None:
     options, bisection = job.comparison, job.bisection
     if options.golden_dir and not options.compare_dir:
-        raise ConfigError("-g is for the three-way comparison; give the run to compare with by -cd too")
+        raise ConfigError("-g is for the three-way comparison; also give the run to compare with, by -cd")
     thresholds = {"-t": options.input_tag, "-t1": options.th1, "-t2": options.th2, "--threshold": bisection.threshold}
     for option, value in thresholds.items():
         if value is not None and not value >= 0:

@@ -56,7 +56,7 @@ def whole_run_lines(whole: WholeRun) -> list[str]:
         first, *more = whole.fused
         others = f"; then {listed([shown(error.name) for error in more], _LISTED)}" if more else ""
         lines.append(
-            f"wrong only while it is fused: {shown(first.name)} ({first.op_type}), own error {first.error:.3g}{others}"
+            f"wrong only when fused: {shown(first.name)} ({first.op_type}), own error {first.error:.3g}{others}"
         )
     return lines
 
@@ -83,13 +83,15 @@ def bisection_lines(bisection: Bisection, threshold: float) -> list[str]:
             "only when fused: it is correct if every tensor of a segment is an output (--mode isolated dumps the error)"
         )
     if bisection.others:
-        lines.append(f"wrong by their own operator too: {listed(list(map(shown, bisection.others)), _LISTED)}")
+        lines.append(
+            f"also computed incorrectly from correct inputs: {listed(list(map(shown, bisection.others)), _LISTED)}"
+        )
     return lines
 
 
 def _given_by_neither(bisection: Bisection) -> list[str]:
     return [
-        f"given by neither executor: {shown(tried.name)}: {shown(tried.missing.reason)}"
+        f"computed by neither executor: {shown(tried.name)}: {shown(tried.missing.reason)}"
         for tried in bisection.failed
         if tried.missing
     ]
@@ -100,8 +102,8 @@ def _none_differs(bisection: Bisection, threshold: float) -> str:
     unseen = bisection.in_all - bisection.looked_at
     if bisection.looked_at > len(bisection.tried):
         none = f"no operator differs beyond rounding {limit}: {counted(bisection.looked_at, 'tensor')} checked"
-        return f"{none}, {unseen} not given by both" if unseen > 0 else f"{none}, which is all"
-    none = f"none of the {len(bisection.tried)} tried differs {limit}"
+        return f"{none}, {unseen} not computed by both" if unseen > 0 else f"{none} (all)"
+    none = f"none of the {len(bisection.tried)} tensors tried differs {limit}"
     return f"{none}; {unseen} not checked" if unseen > 0 else none
 
 

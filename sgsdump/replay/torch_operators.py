@@ -237,13 +237,13 @@ def overload_of(kind: str, overload: str) -> Any:
     torch = library()
     namespace, _, name = kind.partition(".")
     if namespace not in NAMESPACES or not _NAME.fullmatch(name):
-        raise NotReplayed("it is none of torch's own operators")
+        raise NotReplayed("it is not an operator of torch itself")
     packet = getattr(getattr(torch.ops, namespace), name, None)
     if not isinstance(packet, torch._ops.OpOverloadPacket):
-        raise NotReplayed("this torch has no operator of this name")
+        raise NotReplayed("this version of torch has no such operator")
     overload = overload or "default"
     if overload not in packet.overloads():
-        raise NotReplayed("this torch has no such overload of it")
+        raise NotReplayed("this version of torch has no such overload")
     return getattr(packet, overload)
 
 

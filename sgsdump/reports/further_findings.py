@@ -111,7 +111,7 @@ def proposal_line(finding: Finding) -> str:
 def _quantisation_sentence(finding: Finding) -> str:
     what, of = finding.facts["what"], int(finding.figures["operators"])
     if what == "alike":
-        return f"Both models quantise the same {of} operators: an exclusion between them had no effect."
+        return f"Both models quantise the same {of} operators: excluding operators had no effect."
     names = listed([shortened(name) for name in finding.names], FEW)
     which = "less quantised" if what == "float" else "more quantised"
     return f"{counted(len(finding.names), 'operator')} of {of} {which} in the sample than in the benchmark: {names}."
@@ -122,7 +122,7 @@ def _channel_sentences(channels: Sequence[Finding]) -> Iterator[str]:
     for finding in ranked[:MOST_CHANNELS]:
         lost, count, worst = (int(finding.figures["lost"]), int(finding.figures["count"]), finding.facts["worst"])
         rmse = number(finding.figures["worst_rmse"])
-        which = f"{lost} of its {count} channels {'is' if lost == 1 else 'are'} lost" if lost else "a channel is bad"
+        which = f"{lost} of its {count} channels {'is' if lost == 1 else 'are'} lost" if lost else "one channel is bad"
         yield f"{called(finding)} is good as a whole, but {which}: channel {worst} has RMSE {rmse}."
     if len(ranked) > MOST_CHANNELS:
         yield f"The same is true of {counted(len(ranked) - MOST_CHANNELS, 'more layer')}."

@@ -64,7 +64,8 @@ def histogram_lines(
         lambda layer: f"{layer.levels} of {LEVELS} levels, 99 % in {_span(layer.central)}, range {_limits(layer)}",
     )
     yield from _section(
-        "Clipped: more than 1 % of the values outside the range, or one far outside (consider calibrating on such "
+        "Clipped: more than 1 % of the values outside the range, or one value far outside (consider calibrating on "
+        "such "
         "images)",
         clipped,
         lambda layer: (

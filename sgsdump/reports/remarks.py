@@ -76,7 +76,7 @@ def figures_text(row: Row) -> str:
     if row.checksums and row.error in (LEAST, math.inf):
         return "statistics equal, checksums differ" if row.statistics else "checksums differ"
     if row.statistics:
-        return f"statistics off by {row.error:.3g}"
+        return f"statistics differ by {row.error:.3g}"
     return f"COS {number(row.cos)}, RMSE {number(row.rmse)}"
 
 
@@ -100,7 +100,7 @@ def trouble(row: Row) -> str:
 
 def left_out_title(missing: int, expected: int) -> str:
     """Return the heading over the layers that were not compared: missing, or without counterpart."""
-    without = f"Without counterpart, so not missing: {expected}"
+    without = f"Without a counterpart by design, so not missing: {expected}"
     return f"Not compared: {missing}{f'. {without}' if expected else ''}" if missing or not expected else without
 
 

@@ -256,7 +256,7 @@ def _first_difference(rows: Sequence[Row], causes: Sequence[Finding]) -> Iterato
     yield f"First operator that differs{by}: {first.output.op_index}.{first.where}: {first}."
     if by:
         which = f"{more.output.op_index}.{more.where}: {more}" if more else "none"
-        yield f"First that differs by more: {which}."
+        yield f"First operator that differs beyond rounding: {which}."
 
 
 def _integers(comparison: Comparison) -> Iterator[str]:
@@ -281,7 +281,7 @@ def _integers(comparison: Comparison) -> Iterator[str]:
     differing += [(record.op_index, record.name, record.op_type, unlike) for record, unlike in failed]
     if differing:
         _, name, op_type, how = min(differing, key=lambda found: found[0])
-        text += f"; the first that differs is {name}{f' ({op_type})' if op_type else ''}: {how}"
+        text += f"; the first layer that differs is {name}{f' ({op_type})' if op_type else ''}: {how}"
     yield text
     yield from (f"  {label(row)}: {integers}" for row, integers in pairs if integers.unlike)
 

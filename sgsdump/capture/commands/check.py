@@ -67,7 +67,10 @@ class Options:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "tree", type=Path, metavar="TREE", help="dump of sgsdump exec with tensors, or any dump with operator inputs"
+        "tree",
+        type=Path,
+        metavar="TREE",
+        help="dump that sgsdump exec wrote with tensors, or any dump that holds operator inputs",
     )
     add_run(parser)
     add_json(parser, "write the error and bound of every operator as JSON")

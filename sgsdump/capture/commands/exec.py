@@ -100,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--check-config",
         type=Path,
         metavar="JSON",
-        help="run nothing; report whether the vendor's tools accept this configuration",
+        help="report whether the vendor's tools accept this configuration; do not run the program",
     )
     add_msit_options(parser.add_argument_group("selection, as in msit llm dump"))
     _add_torchair_options(parser.add_argument_group("selection, as in TorchAir"))
@@ -109,9 +109,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_torchair_options(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--dump-mode", choices=["input", "output", "all"], help="same as -stp 0, 1 or 2")
-    parser.add_argument("--dump-step", metavar="STEPS", help="steps as in TorchAir, 0|3-5|10; see -er")
+    parser.add_argument(
+        "--dump-step", metavar="STEPS", help="steps in the form of TorchAir, such as 0|3-5|10; see also -er"
+    )
     parser.add_argument("--dump-layer", metavar="'A B'", help="exact operator names, separated by spaces")
-    parser.add_argument("--dump-data", choices=["tensor", "stats"], help="same as --type tensor, or tensor stats")
+    parser.add_argument(
+        "--dump-data",
+        choices=["tensor", "stats"],
+        help="tensor: same as --type tensor; stats: same as --type tensor stats",
+    )
 
 
 def _add_own_options(parser: argparse._ActionsContainer) -> None:
@@ -133,19 +139,21 @@ def _add_own_options(parser: argparse._ActionsContainer) -> None:
         "--inside",
         choices=["graph", "eager"],
         default="graph",
-        help="torch.compile: dump each compiled graph and an eager run of it, or only eager operators (default: graph)",
+        help="torch.compile: graph dumps each compiled graph and an eager run of it; eager dumps only eager "
+        "operators (default: graph)",
     )
     parser.add_argument(
         "--feed",
         type=Path,
         metavar="TREE",
-        help="feed each round the inputs recorded in this dump (teacher forcing); with --module, only that module",
+        help="feed the inputs recorded in this dump to each round (teacher forcing); with --module, only to that "
+        "module",
     )
     parser.add_argument(
         "--max-size",
         type=size_in_bytes,
         metavar="SIZE",
-        help="size limit of the dump, such as 500M or 20G; on Windows, for each process (default: no limit)",
+        help="maximum size of the dump, such as 500M or 20G; on Windows, per process (default: no limit)",
     )
     parser.add_argument(
         "--tree", action="store_true", help="write a file per tensor, as msit does (default: two files per round)"
@@ -153,7 +161,7 @@ def _add_own_options(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--links",
         choices=["none", "symlink", "hardlink", "index"],
-        help="write a file per tensor, and store duplicates as links, or as lines of index.jsonl",
+        help="write a file per tensor; store duplicate tensors as links, or as lines of index.jsonl",
     )
 
 
@@ -175,36 +183,49 @@ def add_program(parser: argparse._ActionsContainer) -> None:
 
 def add_msit_options(parser: argparse._ActionsContainer) -> None:
     """Add the options of msit llm dump, with msit's defaults."""
-    parser.add_argument("--type", nargs="+", metavar="TYPE", help=f"any of {TYPES} (default: tensor model)")
+    parser.add_argument(
+        "--type", nargs="+", metavar="TYPE", help=f"what to dump: any of {TYPES} (default: tensor model)"
+    )
     parser.add_argument("-sd", "--only-save-desc", action="store_true", help="dump types and shapes without values")
     parser.add_argument(
-        "-ids", "--save-operation-ids", nargs="+", metavar="ID", help="operators by number: 2,3_1 (default: all)"
+        "-ids",
+        "--save-operation-ids",
+        nargs="+",
+        metavar="ID",
+        help="only operators with these ids, such as 2,3_1 (default: all)",
     )
     parser.add_argument(
         "-er",
         "--execute-range",
         metavar="A,B",
-        help="steps in pairs of first and last, such as 3,5,7,7; or all (default: 0,0)",
+        help="ranges of steps as pairs, such as 3,5,7,7 for 3 to 5 and 7; or all (default: 0,0)",
     )
     parser.add_argument(
-        "-child", "--save-operation-child", metavar="BOOL", help="False: only the outermost operators (default: True)"
+        "-child",
+        "--save-operation-child",
+        metavar="BOOL",
+        help="False dumps only the outermost operators (default: True)",
     )
     parser.add_argument(
         "-time",
         "--save-time",
         metavar="N",
-        help="0: before, 1: after, 2: both, 3: inputs before and outputs after (default: 3)",
+        help="when to dump: 0 before the operator, 1 after, 2 both, 3 inputs before and outputs after (default: 3)",
     )
     parser.add_argument("-tiling", "--save-tiling", action="store_true", help="accepted for compatibility; no effect")
-    parser.add_argument("-stp", "--save-tensor-part", metavar="N", help="0: inputs, 1: outputs, 2: both (default: 2)")
-    parser.add_argument("-device", "--device-id", metavar="N", help="only this device (default: all)")
-    parser.add_argument("-symlink", "--enable-symlink", action="store_true", help="store duplicates as symbolic links")
+    parser.add_argument(
+        "-stp", "--save-tensor-part", metavar="N", help="tensors to dump: 0 inputs, 1 outputs, 2 both (default: 2)"
+    )
+    parser.add_argument("-device", "--device-id", metavar="N", help="dump only this device (default: all)")
+    parser.add_argument(
+        "-symlink", "--enable-symlink", action="store_true", help="store duplicate tensors as symbolic links"
+    )
     parser.add_argument(
         "-config",
         "--config-path",
         type=Path,
         metavar="JSON",
-        help="configuration of msit, or acl.json; read again when the file changes",
+        help="msit configuration or acl.json; reread when the file changes",
     )
     parser.add_argument(
         "-l",
@@ -220,7 +241,7 @@ def add_msit_options(parser: argparse._ActionsContainer) -> None:
         nargs="?",
         const=DEFAULT_SEED,
         metavar="N",
-        help=f"set the random seed and use deterministic algorithms (N by default: {DEFAULT_SEED})",
+        help=f"set the random seed and use deterministic algorithms (default of N: {DEFAULT_SEED})",
     )
 
 

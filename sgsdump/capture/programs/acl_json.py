@@ -48,8 +48,8 @@ _ITEM_LISTS = ("layer", "watcher_nodes", *BLACKLISTS, "opname_range")
 MOST_STEPS = 100
 _MOST_BYTES = 16 << 20
 EXCEPTION = (
-    "dump_scene {} has no effect: exceptions of the card do not occur without the card, and torch_npu enables this "
-    "dump itself"
+    "dump_scene {} has no effect: without the card, no exceptions of the card occur. With the card, torch_npu enables "
+    "this dump itself"
 )
 
 
@@ -231,9 +231,9 @@ def _without_effect(acl: AclDump) -> list[str]:
     if acl.scene and acl.scene != "watcher":
         notes.append(EXCEPTION.format(acl.scene))
     if acl.level == "kernel":
-        notes.append("dump_level kernel has no effect: without the card there are no kernels below an operator")
+        notes.append("dump_level kernel has no effect: without the card, operators run no kernels")
     if acl.kernel_data:
-        notes.append("dump_kernel_data has no effect: without the card there are no kernels that print")
+        notes.append("dump_kernel_data has no effect: without the card, no kernels print data")
     return notes
 
 

@@ -49,7 +49,9 @@ class Agreement:
 def agreement(name: str, replayed: np.ndarray, program: np.ndarray) -> Agreement:
     """Compare values of one shape; types of equal size count as the replayed type (run returns float8 as uint8)."""
     if replayed.shape != program.shape:
-        return Agreement(name, False, why=f"program shape {program.shape}, not {replayed.shape}")
+        return Agreement(
+            name, False, why=f"the program's output has shape {program.shape}, the model's {replayed.shape}"
+        )
     if (
         replayed.dtype != program.dtype
         and replayed.dtype.itemsize == program.dtype.itemsize
@@ -57,7 +59,11 @@ def agreement(name: str, replayed: np.ndarray, program: np.ndarray) -> Agreement
     ):
         program = program.view(replayed.dtype)
     if replayed.dtype != program.dtype:
-        return Agreement(name, False, why=f"program type {name_of(program.dtype)}, not {name_of(replayed.dtype)}")
+        return Agreement(
+            name,
+            False,
+            why=f"the program's output has type {name_of(program.dtype)}, the model's {name_of(replayed.dtype)}",
+        )
     if np.ascontiguousarray(replayed).tobytes() == np.ascontiguousarray(program).tobytes():
         return Agreement(name, True)
     if not is_number(replayed.dtype) or replayed.dtype.kind == "c":

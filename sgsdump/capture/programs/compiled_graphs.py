@@ -117,5 +117,5 @@ def _wrong(graph: GraphRun) -> str:
     return (
         f"{graph.name} ({graph.operators} operators compiled by {graph.backend}; {graph.where}) disagrees with torch "
         f"run operator by operator: output {graph.output} {off} in step {graph.step}. The compiler causes this "
-        f"difference, not the network"
+        f"difference, not the model"
     )

@@ -69,7 +69,10 @@ def check_names(control: DumpControl, output: Path, command: Sequence[str]) -> N
     ran = None if tree is None else _names_in_tree(tree)
     lacking = [] if ran is None else list(unmatched(control, ran))
     if lacking:
-        raise ConfigError(f"{lacking[0]}, according to {tree} of the same command. To run it anyway, use another -o.")
+        raise ConfigError(
+            f"{lacking[0]}, according to {tree}, the dump of the same command. To run the program anyway, use "
+            "another -o."
+        )
 
 
 def told_types(prefixes: Sequence[str], program: str) -> Iterator[str]:

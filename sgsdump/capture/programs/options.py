@@ -183,7 +183,7 @@ def with_config(control: DumpControl, options: CaptureOptions, path: Path) -> tu
             "-device": msit.device,
         }
         idle = [name for name, value in replaced.items() if value]
-        notes = [f"{path} replaces {', '.join(idle)}"] if idle else []
+        notes = [f"{path} overrides {', '.join(idle)}"] if idle else []
         return read_msit_config(path, control), tuple(notes)
     acl = acl_json.read(path)
     configured, idle_notes = acl_json.control_of(acl)
@@ -264,9 +264,9 @@ def idle_options(options: CaptureOptions) -> tuple[str, ...]:
     """Return a sentence for each accepted option that has no effect without the vendor's card."""
     notes = []
     if options.msit.tiling:
-        notes.append("-tiling has no effect: tiling data exist only for the card's kernels")
+        notes.append("-tiling has no effect: only kernels of the card have tiling data")
     if "kernel" in types_of(options):
-        notes.append("--type kernel has no effect: without the card there are no kernels below an operator")
+        notes.append("--type kernel has no effect: without the card, operators run no kernels")
     return tuple(notes)
 
 
@@ -277,7 +277,7 @@ def _check_conflicts(options: CaptureOptions) -> None:
         (torchair.step and msit.ranges, "--dump-step and -er both choose steps", _GIVE_ONE),
         (
             msit.symlink and options.links not in (None, "symlink"),
-            f"-symlink and --links {options.links} contradict",
+            f"-symlink and --links {options.links} contradict each other",
             _LEAVE_OUT,
         ),
         (msit.description and "stats" in types, "-sd and --type stats both choose the content of tensors", _GIVE_ONE),

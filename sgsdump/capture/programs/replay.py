@@ -171,7 +171,7 @@ class _Work:
         self.operators[captured.pid] |= chosen.operators
         self.graphs[captured.name] = tuple(nodes_of(model.proto.graph))
         if captured.changed:
-            self.notes.append(f"{where}: its file {captured.path} was overwritten after it was loaded")
+            self.notes.append(f"{where}: the model file {captured.path} was overwritten after the program loaded it")
         elsewhere = [name for name in captured.options.get("providers", ()) if name != "CPUExecutionProvider"]
         if elsewhere:
             self.notes.append(f"{where} ran on {', '.join(map(str, elsewhere))}; it is replayed on the CPU")

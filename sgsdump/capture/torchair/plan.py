@@ -131,7 +131,7 @@ class LivePlan:
         self.names.tell()
         if self.plan.control.enabled and not (self.tree.used or self.tree.stopped):
             logger.warning(
-                "nothing was dumped to %s: no compiled graph ran, or no step or operator was selected",
+                "nothing was dumped to %s: no compiled graph ran, or the selection matches no step or operator",
                 self.plan.path,
             )
 

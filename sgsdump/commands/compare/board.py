@@ -70,7 +70,7 @@ def outputs_of(reference: Path) -> dict[str, Output]:
         stored = np.asarray(record.tensor.stored())
         if stored.dtype.kind not in "iu":
             raise ConfigError(
-                f"{reference} holds real values of {record.name}; the board's integers are compared with a dump "
+                f"{reference} holds dequantised values of {record.name}; the board's integers are compared with a dump "
                 f"without dequantFixed in DebugConfig.txt"
             )
         known = info.quant is not None and np.ndim(info.quant.scale) == 0
@@ -79,7 +79,7 @@ def outputs_of(reference: Path) -> dict[str, Output]:
         zero_point = info.quant.zero_point if info.quant else 0
         outputs[record.name] = Output(record.name, stored.reshape(shape), scale, zero_point)
     if not outputs:
-        raise ConfigError(f"{reference} holds no output of a network")
+        raise ConfigError(f"{reference} holds no output of a model")
     return outputs
 
 

@@ -45,10 +45,10 @@ def compare_models(options: Options, limits: Thresholds) -> int:
     )
     if not comparison.rows and not comparison.failed:
         diagnose = _diagnose(options)
-        hint = f"where it loses accuracy: {diagnose}" if diagnose else "--match-by-value pairs them by their values"
+        hint = f"to find where it loses accuracy: {diagnose}" if diagnose else "--match-by-value pairs weights by value"
         raise ValuesError(
-            f"no weight of {options.sample} ({len(sample)}) has the name of one of {options.benchmark} "
-            f"({len(benchmark)}); {hint}"
+            f"none of the {len(sample)} weights of {options.sample} has the name of a weight of {options.benchmark} "
+            f"({len(benchmark)} weights); {hint}"
         )
     comparison.check_layers(limits)
     for name, path in (("csv", output.csv), ("json", output.json)):
@@ -81,13 +81,11 @@ def _lines(options: Options, comparison: Comparison, unlike: int, shown: int) ->
     """What differs, what is missing, and how what the models compute is compared."""
     count = len(comparison.rows)
     if not unlike:
-        yield (
-            f"All {count} weights that both have are equal." if count > 1 else "The one weight that both have is equal."
-        )
+        yield (f"All {count} common weights are equal." if count > 1 else "The only common weight is equal.")
     else:
         yield f"{unlike} of {count} weights differ, {count - unlike} {'is' if count - unlike == 1 else 'are'} equal."
     if shown < unlike:
-        yield f"{unlike - shown} more differ by less: --top {unlike} lists all, --csv writes them."
+        yield f"{unlike - shown} more weights differ less; --top {unlike} lists all, --csv FILE writes all."
     for failed in comparison.failed:
         yield f"Not compared: {failed.pair.benchmark.name}: {failed.reason}"
     for path, lacking in (
@@ -97,14 +95,14 @@ def _lines(options: Options, comparison: Comparison, unlike: int, shown: int) ->
         if lacking:
             yield f"Only in {path} ({len(lacking)}): {listed([one.record.name for one in lacking], MOST_NAMES)}"
     if comparison.only_in_benchmark and comparison.only_in_sample and not options.pairing.match_by_value:
-        yield "Weights that were only renamed are found by --match-by-value."
+        yield "--match-by-value finds renamed weights."
     yield from (f"{options.sample}: {note}" for note in comparison.sample_notes)
     yield from (f"{options.benchmark}: {note}" for note in comparison.benchmark_notes)
     if diagnose := _diagnose(options):
-        yield "One is quantised; where it loses accuracy:"
+        yield "One of the models is quantised. To find where it loses accuracy:"
         yield f"  {diagnose}"
     models = [shlex.quote(str(path)) for path in (options.sample, options.benchmark)]
-    yield "What they compute is compared by a dump of each on one input:"
+    yield "To compare the results of the models, dump both on the same input:"
     yield from (
         f"  sgsdump dump -m {model} -i INPUT -o {side}.bin" for model, side in zip(models, ("sample", "benchmark"))
     )

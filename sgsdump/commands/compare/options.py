@@ -68,14 +68,14 @@ MODES = Modes(
         "runs": (RUNS,),
     },
     refusals={
-        TREES: "is for one run, and these are several: choose with --step, --rank",
-        RUNS: "is for one run; leave it out, or --runs",
-        WATCHER: "is for two dumps; name the benchmark too, or leave it out for a watcher's dump",
-        BOARD: "is for dumps, and the first file is a board's raw buffer; leave it out",
-        RANGES: "is for dumps, and these are the ranges of calibrations; leave it out",
-        MODELS: "is for dumps, and these are models, whose weights are compared; leave it out",
-        "further": "is for a board's raw buffers, the fixed dump last; these are dumps",
-        "raw_dtype": "is for files without a header, and these are dumps of other kinds; leave it out",
+        TREES: "is for one run, but these are several; choose one with --step, --rank",
+        RUNS: "is for one run; omit it or --runs",
+        WATCHER: "is for two dumps; name the benchmark too, or omit the option for a watcher dump",
+        BOARD: "is for dumps, but the first file is a raw buffer of a board; omit it",
+        RANGES: "is for dumps, but these files hold calibration ranges; omit it",
+        MODELS: "is for dumps, but these are models, whose weights are compared; omit it",
+        "further": "is for raw buffers of a board followed by the fixed dump, but these are dumps",
+        "raw_dtype": "is for files without a header, but these dumps are of other formats; omit it",
     },
     spelled={"further": "a third path", "compatible": "a tool's metrics (--metrics TOOL)"},
 )
@@ -245,7 +245,7 @@ def _add_dumps(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         default=[],
         metavar="MORE",
-        help="after a board's raw output buffers: more buffers, and last the fixed dump of the same image",
+        help="with raw output buffers of a board: further buffers, then the fixed dump of the same image",
     )
     dumps = parser.add_argument_group("input dumps")
     add_reading(dumps)
@@ -258,13 +258,13 @@ def add_reading(dumps: argparse._ActionsContainer) -> None:
     add_run(dumps)
     add_raw(dumps, shapes=False)
     dumps.add_argument("--inputs", action="store_true", help="also compare the inputs of the model")
-    add_ranges(dumps, "calibrated ranges (tensor_min_max.txt), to dequantise integer dumps")
+    add_ranges(dumps, "calibration ranges (tensor_min_max.txt) that dequantise integer dumps")
     add_parse_net(dumps)
 
 
 def _add_pairing(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
-        "--match-by-value", action="store_true", help="pair tensors of equal values whatever their names (float runs)"
+        "--match-by-value", action="store_true", help="pair tensors by equal values, regardless of names (float runs)"
     )
     add_stages(parser)
     parser.add_argument(
@@ -273,7 +273,7 @@ def _add_pairing(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="pair by this map: JSON, YAML, CSV, a GE graph, or a MindIE-Torch or msprobe mapping; may be repeated",
+        help="map of tensor names: JSON, YAML, CSV, a GE graph, or a MindIE-Torch or msprobe mapping; may be repeated",
     )
     parser.add_argument(
         "--name-rule",
@@ -294,7 +294,7 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
         "--max-channel-rmse",
         type=float,
         metavar="X",
-        help="highest RMSE allowed for a channel, apart from errors that all channels share",
+        help="highest RMSE allowed for a channel, not counting errors common to all channels",
     )
     parser.add_argument(
         "--limit",
@@ -306,7 +306,7 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--metrics", action=_Metrics, of=_metrics, type=names, default=[], metavar="NAME,...")
     add_metric(
         parser,
-        "your own metric f(sample, benchmark) -> number, higher is better; none: no agreement of answers; "
+        "your own metric f(sample, benchmark) -> number, higher is better; none: omit the agreement of answers; "
         "may be repeated",
         repeated=True,
     )
@@ -317,7 +317,7 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
         metavar="LAYER",
         help="exclude layers that match this pattern (* ?); may be repeated",
     )
-    add_allow_missing(parser, "with limits, ignore missing outputs, layers and runs")
+    add_allow_missing(parser, "if limits are given, ignore missing outputs, layers and runs")
     parser.add_argument(
         "--fail-on",
         choices=("cause",),
@@ -344,12 +344,12 @@ def add_listing(parser: argparse._ActionsContainer, bad: str) -> None:
     parser.add_argument(
         "--format",
         choices=("table", "sdk"),
-        help="table, or lines in the form of the SDK's tools (default: table)",
+        help="table: aligned columns; sdk: lines as the SDK's tools print them (default: table)",
     )
     parser.add_argument(
         "--sort",
         choices=("depth", "worst"),
-        help="order of the model, or largest error first (default: depth; with --top worst)",
+        help="depth: order of the model; worst: largest error first (default: depth; worst with --top)",
     )
     parser.add_argument("--top", type=whole_number, metavar="N", help="list only the N layers with the largest error")
     parser.add_argument("--only-bad", action="store_true", help=f"list only layers {bad}")
@@ -361,7 +361,7 @@ def add_tables(parser: argparse._ActionsContainer) -> None:
     add_json(parser, "write the comparison as JSON (NaN and Inf as strings)")
     add_junit(parser, "write a test case per layer as JUnit XML")
     parser.add_argument(
-        "--suite", metavar="NAME", help="suite and class in the JUnit XML (default: the paths of the dumps)"
+        "--suite", metavar="NAME", help="name of suite and class in the JUnit XML (default: the paths of the dumps)"
     )
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a summary as GitHub-flavoured Markdown")
     parser.add_argument(

@@ -100,7 +100,7 @@ def _annotated(model: Path, path: Path, table: LayerTable) -> Iterator[str]:
     count = len(notes) - len(unmatched)
     yield f"Annotated model {path}: {f'{count} layers at their nodes' if count > 1 else '1 layer at its node'}."
     if unmatched:
-        yield f"  without a node in it ({len(unmatched)}):"
+        yield f"  compared layers without a node in the model ({len(unmatched)}):"
         yield f"    {', '.join(note.names[0] for note in unmatched)}"
 
 
@@ -140,7 +140,7 @@ def _plotted(options: Options, plots: Path, comparison: Comparison, thresholds: 
     context = Context(options.title, ranges=read_ranges(path) if path else {})
     with replacing_folder(plots) as folder:
         pictures = save_plots(report_of(comparison, thresholds, context), folder)
-    return f"Pictures: {', '.join(str(plots / picture.name) for picture in pictures)}"
+    return f"Charts: {', '.join(str(plots / picture.name) for picture in pictures)}"
 
 
 def _write_names(path: Path, comparison: Comparison, sample: Dump, benchmark: Dump) -> list[str]:
@@ -153,7 +153,9 @@ def _write_names(path: Path, comparison: Comparison, sample: Dump, benchmark: Du
     name_files.write_name_map(names, path)
     lines = [f"Name map {path}: {len(names)} pairs whose names differ."]
     for sample_name, benchmark_name in left_out:
-        lines.append(f"  not in it: {benchmark_name} with {sample_name}: one of these names is not unique in its dump")
+        lines.append(
+            f"  not in the map: {benchmark_name} and {sample_name}; one of these names is not unique in its dump"
+        )
     return lines
 
 
@@ -201,7 +203,10 @@ def print_comparison(
 def damage_text(dumps: str, damaged: Sequence[str]) -> str:
     """Return the error of dumps that are damaged in places, once the rest was compared."""
     more = f" (and {len(damaged) - 1} more, listed above)" if len(damaged) > 1 else ""
-    return f"cannot read all of {dumps}: {damaged[0]}{more}. The rest was compared; make the damaged dump again"
+    return (
+        f"cannot read every tensor of {dumps}: {damaged[0]}{more}. All others were compared; create the damaged dump "
+        "again"
+    )
 
 
 def print_golden(output: Output, comparison: GoldenComparison, table: LayerTable, lines: Sequence[str]) -> None:

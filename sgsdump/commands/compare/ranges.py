@@ -31,17 +31,20 @@ def compare_ranges_of(options: Options) -> int:
     limits, output = options.measuring.limit, options.output
     other = next((name for _, name, _ in limits if name != APART), None)
     if other is not None:
-        raise ConfigError(f"--limit {other}: of ranges only {APART!r} is measured, such as --limit {APART}=1.5")
+        raise ConfigError(f"--limit {other}: the only metric of ranges is {APART!r}, as in --limit {APART}=1.5")
     check_outputs([output.csv, output.json], [options.sample, options.benchmark])
     for path, beside in ((options.sample, options.benchmark), (options.benchmark, options.sample)):
         if not holds_ranges(path) and path.exists():
-            raise ConfigError(f"{beside} holds the ranges of a calibration, {path} does not; give two of a kind")
+            raise ConfigError(
+                f"{beside} holds calibration ranges, but {path} does not; give two files of the same kind"
+            )
     sides = [read_ranges(path) for path in (options.sample, options.benchmark)]
     compared = compare_ranges(*sides)
     if not compared.changes:
         raise FormatError(
-            f"no tensor in common: {options.sample} has {len(sides[0])} ranges, {options.benchmark} {len(sides[1])}; "
-            f"are they of one network?"
+            f"no tensor in common: {options.sample} has {len(sides[0])} ranges, {options.benchmark} has "
+            f"{len(sides[1])}. "
+            f"Are both of the same model?"
         )
     past = [change for change in compared.changes if not change.apart <= _limit_of(change, limits)]
     if output.csv:
@@ -52,7 +55,9 @@ def compare_ranges_of(options: Options) -> int:
     print_lines(range_lines(compared, past, most))
     left = len(compared.changes) - most
     if left > 0 and not output.top:
-        print(f"{left} more are nearer to each other: --top {len(compared.changes)} lists all, --csv writes them.")
+        print(
+            f"{left} more pairs of ranges differ less; --top {len(compared.changes)} lists all, --csv FILE writes all."
+        )
     is_whole = options.measuring.allow_missing or not (compared.only_in_sample or compared.only_in_benchmark)
     return 1 if limits and (past or not is_whole) else 0
 

@@ -81,8 +81,8 @@ def pairs_of_trees(options: Options) -> RunPairs | None:
     pairs = pair_runs(*sides)
     if not pairs.pairs:
         raise ConfigError(
-            f"no run of {options.sample} ({sides[0][0]} …) is of the step and rank of one of {options.benchmark} "
-            f"({sides[1][0]} …); choose one of each: TREE@step=N"
+            f"no run of {options.sample} ({sides[0][0]} …) has the step and rank of a run of {options.benchmark} "
+            f"({sides[1][0]} …); choose one run of each: TREE@step=N"
         )
     return pairs
 
@@ -205,7 +205,7 @@ def compare_tokens(
     print(for_terminal("".join(f"{line}\n" for line in lines)), end="")
     for tree, of_tree in zip(trees, notes):
         print_lines(note_lines(tree, [*of_tree]))
-    print("All layers of a round: TREE@step=N on both sides; a table for each: --top N, --sort, --only-bad.")
+    print("TREE@step=N on both sides shows all layers of a round; --top N, --sort or --only-bad show a table for each.")
     return results
 
 
@@ -291,7 +291,10 @@ def _of_other_tensors(comparison: Comparison) -> str:
     if not comparison.suspects:
         return ""
     first = shown(comparison.suspects[0].name)
-    return f"{len(comparison.suspects)} of {len(comparison)} layers hold another tensor of their name, first {first}"
+    return (
+        f"{len(comparison.suspects)} of {len(comparison)} layers share only the name with the other tensor, first "
+        f"{first}"
+    )
 
 
 def _not_comparable(comparison: Comparison) -> str:
@@ -323,23 +326,23 @@ def print_summary(results: list[ComparedRun], by_token: bool) -> None:
     unclear = [result for result in results if result.where and not result.differs]
     rounded = f", by rounding alone: {len(different) - len(real)}" if len(real) < len(different) else ""
     not_comparable = f"; with layers that cannot be compared: {len(unclear)}" if unclear else ""
-    others = f"; not judged, as they were fed other inputs: {len(after)}" if after else ""
-    print(f"Runs compared: {len(results)}, of which differ: {len(different)}{rounded}{not_comparable}{others}.")
+    others = f"; not judged because their inputs differ: {len(after)}" if after else ""
+    print(f"Runs compared: {len(results)}; different: {len(different)}{rounded}{not_comparable}{others}.")
     if after and not by_token:
         first = after[0]
         print(
             for_terminal(
-                f"From {shown(str(first.run))} on the programs were fed other whole numbers ({shown(first.fed)}), as "
-                f"where another token was chosen before: what differs there is no error of its own."
+                f"From {shown(str(first.run))} on, the programs had different integer inputs ({shown(first.fed)}), for "
+                f"example because an earlier token differs. Later differences are not errors."
             )
         )
     if different:
         first = _first_of(real or different)
-        more = " by more" if real and rounded else ""
-        print(for_terminal(f"The first that differs{more} is {shown(str(first.run))}: {first.where}"))
+        more = " beyond rounding" if real and rounded else ""
+        print(for_terminal(f"The first run that differs{more} is {shown(str(first.run))}: {first.where}"))
         print_lines(map(shown, first.blamed), "  ")
     if unclear:
-        print(for_terminal(f"The first that cannot be compared: {shown(str(unclear[0].run))}: {unclear[0].where}"))
+        print(for_terminal(f"The first run that cannot be compared: {shown(str(unclear[0].run))}: {unclear[0].where}"))
     print_lines(map(shown, next((result.proposals for result in results if result.proposals), ())), "")
     in_graphs = [result for result in results if result.compiled]
     if in_graphs:

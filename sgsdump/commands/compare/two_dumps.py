@@ -63,7 +63,9 @@ def compare_merged(options: Options, runs: PairedDumps) -> int:
         ("benchmark", options.sample, runs.only_in_benchmark),
     )
     lines = [
-        f"Run not compared: {name} of the {side}, not in {other}" for side, other, names in sides for name in names
+        f"Run not compared: {name} of the {side} is missing from {other}"
+        for side, other, names in sides
+        for name in names
     ]
     return _conclude(options, comparison, tuple(own), None, [f"Runs compared: {len(runs.pairs)}.", *lines])
 
@@ -140,6 +142,6 @@ def _extra(names: list[str]) -> list[str]:
 def _nothing_in_common(options: Options, comparison: Comparison, dumps: Dumps | None) -> str:
     unmatched = [*comparison.only_in_benchmark, *comparison.only_in_sample]
     unclear = next((record for record in unmatched if not record.unnamed), None)
-    why = f"; {unclear.record.name}: {unclear.reason}" if unclear else "; are they dumps of one model?"
+    why = f"; {unclear.record.name}: {unclear.reason}" if unclear else "; are both dumps of the same model?"
     counts = [f"has {len(dump.outputs)} outputs" if dump else "has others" for dump in dumps or (None, None)]
-    return f"no layer in common: {options.sample} {counts[0]}, {options.benchmark} {counts[1]}, and no name agrees{why}"
+    return f"no layer in common: {options.sample} {counts[0]}, {options.benchmark} {counts[1]}, but no name agrees{why}"

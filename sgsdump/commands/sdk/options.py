@@ -99,7 +99,7 @@ def calibrate_arguments(
     )
     parser.add_argument("-i", "--image", required=True, help="image, folder or list file")
     parser.add_argument("-m", "--model", required=True, help="float model: .sim, ONNX, or Caffe's .prototxt")
-    parser.add_argument("--weight_file", help="weights of a Caffe model (no option of the SDK)")
+    parser.add_argument("--weight_file", help="weights of a Caffe model (not an option of the SDK)")
     parser.add_argument(
         "-n", "--preprocess", help="preprocess file(s) or SDK presets, one per input, separated by commas"
     )
@@ -136,7 +136,7 @@ def calibrate_arguments(
     notes = [f"{program}: {note}" for note in no_effect_notes(args, no_effect)]
     if _target(args) != written_name(_target(args)):
         kept = f"; {args.output} stays as it is" if args.output.exists() else ""
-        notes.append(f"{program}: no .sim file is written, but ONNX: {written_name(args.output)}{kept}")
+        notes.append(f"{program}: writes ONNX, not .sim: {written_name(args.output)}{kept}")
     return given, notes
 
 

@@ -28,7 +28,7 @@ from sgsdump.files.mapped import in_memory
 from sgsdump.tensors.tensor import Tensor
 
 SIDES = ("sample", "benchmark")
-WHOLE = "whole, beside its parts"
+WHOLE = "the whole tensor compared with each part"
 _Key = tuple[bool, str, str, int]
 
 

@@ -91,10 +91,13 @@ def _by_key(sides: Sides, settled: Settled, how: str, key: Callable[[Record], Ha
             refused.update({id(r): reason for r in left + right})
             continue
         for number, (a, b) in enumerate(zip(left, right), 1):
-            note = f"name not unique ({len(left)} in sample, {len(right)} in benchmark): number {number} of each"
+            note = (
+                f"name not unique ({len(left)} in sample, {len(right)} in benchmark): paired by position, number "
+                f"{number} of each"
+            )
             pairs.append(Pair(a, b, how, note))
         for surplus in left[len(right) :] + right[len(left) :]:
-            refused[id(surplus)] = "a surplus tensor of this name; the other dump has fewer"
+            refused[id(surplus)] = "the other dump has fewer tensors of this name"
     return settled.with_named(pairs, refused)
 
 

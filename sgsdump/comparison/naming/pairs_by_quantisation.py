@@ -27,7 +27,7 @@ REAL_ENDINGS = ("_DequantizeLinear_Output", "_dequantized")
 ENDINGS = (*REAL_ENDINGS, "_QuantizeLinear_Output", "_QuantizeLinear_Input", "_quantized")
 
 
-_INSIDE = "a step of the quantised network's arithmetic"
+_INSIDE = "an intermediate step of the quantised arithmetic"
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def propose(sides: Sides, settled: Settled) -> Settled:
     }
     for name, activation in twins.taken_away.items():
         if name in of_benchmark and id(of_benchmark[name]) not in paired:
-            unmatched[id(of_benchmark[name])] = f"the quantised network omits the {activation.kind}; compared after it"
+            unmatched[id(of_benchmark[name])] = f"the quantised model omits the {activation.kind}; compared after it"
     return replace(
         settled,
         pairs=(*settled.pairs, *pairs),
@@ -112,7 +112,7 @@ def _why_unpaired(name: str, graph: QuantisedGraph, matched: Set[str]) -> str:
         return ""
     maker = graph.makers.get(group.root)
     if maker is None:
-        return "a weight or an input in the quantised network" if name != group.root else ""
+        return "a weight or an input in the quantised model" if name != group.root else ""
     if not group.is_quantised:
         is_inside = group.root not in matched and (on_integers(maker[1]) or name in graph.steps)
         return _INSIDE if is_inside else ""
@@ -120,7 +120,7 @@ def _why_unpaired(name: str, graph: QuantisedGraph, matched: Set[str]) -> str:
         return ""
     if name == group.root and name not in group.codes:
         return "values before quantisation; the quantised values are compared"
-    return "has the values of another tensor, which is compared"
+    return "has the same values as another tensor, which is compared"
 
 
 def twins_of(quantised: QuantisedGraph, benchmark: QuantisedGraph) -> Twins:

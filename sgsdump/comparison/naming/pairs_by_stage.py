@@ -35,7 +35,7 @@ from sgsdump.tensors.stages import (
 )
 
 STAGE, COPY, ORDER, TABLE = "stage", "copy", "the order of the layers in place", "the model's stages"
-OWN = "added by the converter; the network itself has no such tensor"
+OWN = "added by the converter; the model itself has no such tensor"
 _STEP = re.compile(r"[a-z]+\d*")  # fc/flatten: a step within a layer, as sgsdump's own conversion names it
 NO_STAGE = "has no stage for it (a BatchNorm and its Scale form one stage)"
 _CONCAT = "CONCATENATION"

@@ -194,5 +194,5 @@ def _rule(sample: Record, benchmark: Record) -> str:
 def _why(record: Record, holder: Record | None, side: str) -> str:
     """Return why a tensor that could be identified by value has no partner; ``holder`` has the same values."""
     if holder is not None:
-        return f"it holds the values of {holder.name!r} of the {side}, which is paired already"
-    return f"no {record.io}put of this name in the {side}, and no tensor with its values"
+        return f"it has the same values as {holder.name!r} of the {side}, which is already paired"
+    return f"no {record.io}put of this name in the {side}, and no tensor with the same values"

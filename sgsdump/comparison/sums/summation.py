@@ -233,7 +233,7 @@ def _whole(results: list[Part | int]) -> list[Part] | ValuesError:
         return parts
     error = next(result for result in results if isinstance(result, int))
     why = OSError(error, os.strerror(error)) if error else "it is shorter than when it was opened"
-    return ValuesError(f"a mapped file cannot be read any more: {why}")
+    return ValuesError(f"a mapped file can no longer be read: {why}")
 
 
 def _described_parts(pair: ToSum, work: _Work, files: dict[MappedFile | None, OpenFile | None]) -> list[list[tuple]]:

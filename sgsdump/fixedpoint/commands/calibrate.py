@@ -208,23 +208,24 @@ def run(args: argparse.Namespace) -> int:
         if options.json is not None:
             replace_text(options.json, json_text(_document(made, len(feeds))))
     calibration, imported, fixed = made.calibration, made.imported, made.fixed
-    runs = "feeds" if network.data_loader_script else "pictures"
+    runs = "feeds" if network.data_loader_script else "images"
     if quant_file is not None:
         print(
-            f"{quant_file}: {len(imported.ranges) - len(imported.moved)} ranges used; all else is of level {how.level}"
+            f"{quant_file}: {len(imported.ranges) - len(imported.moved)} ranges used; level {how.level} gives all "
+            "others"
         )
         if made.measured:
-            print(f"{quant_file}: no range of {listed(made.measured)}, nor of what they move: measured on the {runs}")
+            print(f"{quant_file}: no range for {listed(made.measured)}: measured on the {runs}")
     if options.plan_of is not None:
         raised = imported.config.by_quant_file
         print(f"{options.plan_of}: INT16 for {listed(raised) if raised else 'no convolution'}")
     if imported.unknown:
-        print(f"{quant_file or options.plan_of}: not in this model: {listed(imported.unknown)}")
+        print(f"{quant_file or options.plan_of}: names that are not in this model: {listed(imported.unknown)}")
     _print_choices(calibration, options.sensitivity_threshold)
     if calibration.fits or calibration.sensitivities:
         proto = deployed(imported.model)
         for name, reason in left_out_outputs(proto, watched_tensors(proto)).items():
-            print(f"not judged by the output {name}, {reason}")
+            print(f"the output {name} is not used for judging: {reason}")
     narrowed = {name for fit in calibration.fits if fit.after < fit.before for name in fit.tensors}
     for clipped in clipped_ranges(fixed.plan, calibration.seen):
         if clipped.name not in narrowed:
@@ -277,8 +278,8 @@ def _print_weights(path: Path) -> None:
     size = external_data.external_bytes(open_model(path).proto) if path.suffix.lower() == ".onnx" else 0
     if size >= external_data.MANY_BYTES:
         print(
-            f"note: all {size / 1e9:.1f} GB of weights are held in memory, several times over; with --quant-level L1 "
-            f"or L2, without --scheduler, one is read at a time",
+            f"note: the {size / 1e9:.1f} GB of weights are held in memory several times; with --quant-level L1 or L2 "
+            f"and no --scheduler, weights are read one at a time",
             flush=True,
         )
 
@@ -293,11 +294,11 @@ def _level(options: Options) -> str:
     if is_fine is None:
         return level
     if (level != "L1") == is_fine:
-        print(f"{quant_file}: of level {'above L1' if is_fine else 'L1'}, by the weights beside it")
+        print(f"{quant_file}: made at level {'above L1' if is_fine else 'L1'}, according to the weights file beside it")
     else:
         print(
-            f"warning: {quant_file} was made at level {'above L1' if is_fine else 'L1'}, by the weights beside it, but "
-            f"--quant-level is {options.quant_level}; leave that out, or integers differ from the SDK's"
+            f"warning: {quant_file} was made at level {'above L1' if is_fine else 'L1'}, but --quant-level is "
+            f"{options.quant_level}; omit --quant-level, otherwise integers differ from those of the SDK"
         )
     return level
 
@@ -315,11 +316,12 @@ def _print_choices(calibration: Calibration, threshold: float) -> None:
     for sensitivity in raised:
         print(
             f"INT16 proposed for {listed(sensitivity.domain.convolutions)} (tensor_arrays {sensitivity.domain.name}): "
-            f"its 8 bits alone change the outputs by {sensitivity.effect:.2g}, more than {threshold:g}"
+            f"quantising only this tensor to INT8 changes the outputs by {sensitivity.effect:.2g}, more than "
+            f"{threshold:g}"
         )
     if calibration.sensitivities and not raised:
         most = calibration.sensitivities[0]
-        which = f"the most sensitive, {listed(most.domain.convolutions)}, changes"
+        which = f"the most sensitive convolution, {listed(most.domain.convolutions)}, changes"
         if most.together > 1:
-            which = f"{most.together} at 8 bits together change"
+            which = f"{most.together} tensors at INT8 together change"
         print(f"no INT16 proposed: {which} the outputs by {most.effect:.2g}, not more than {threshold:g}")

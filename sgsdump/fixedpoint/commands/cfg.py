@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         print("\n".join(files))
         return 0
     if options.name not in files:
-        raise ConfigError(f"there is no configuration file {options.name}; there are: {', '.join(files)}")
+        raise ConfigError(f"there is no template {options.name}; available: {', '.join(files)}")
     write_new(options.target, files[options.name].read_bytes())
     print(f"{options.target} written")
     return 0
@@ -97,7 +97,8 @@ def _write_input_config(options: Options) -> int:
     assert options.model is not None
     if options.name != NAME:
         raise ConfigError(
-            f"{options.name} is not a kind of file; with -m, write: sgsdump cfg {NAME} -m {options.model} -o FILE"
+            f"{options.name} is not the name of a template; with -m, write: sgsdump cfg {NAME} -m {options.model} -o "
+            "FILE"
         )
     model = open_float_model(options.model, options.weight_file, InputConfig(()), options.part)
     specs = graph_inputs(model.proto)

@@ -80,10 +80,10 @@ def run(args: argparse.Namespace) -> int:
     for kind, answer in answers.items():
         print(f"  {kind:26} {(answer == digits.labels).mean():.2f}")
     planted = _planted(models["float"])
-    print(f"Made hard to quantise on purpose: {', '.join(planted.values())}, which {' and '.join(planted)} read")
+    print(f"Made hard to quantise on purpose: {', '.join(planted.values())} (read by {' and '.join(planted)})")
     print(f"Rounds of tune: {args.output / 'tuned' / 'rounds.txt'}")
     print(f"Reports: {args.output / 'report.html'}, and after tuning {args.output / 'tuned' / 'report.html'}")
-    print(f"Pictures: {args.output / 'Histograms'}; begin with {args.output / 'Histograms' / 'overview.png'}")
+    print(f"Charts: {args.output / 'Histograms'}; begin with {args.output / 'Histograms' / 'overview.png'}")
     return 0
 
 

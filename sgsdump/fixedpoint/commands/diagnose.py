@@ -147,7 +147,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=whole_number,
         default=MAX_IMAGES,
         metavar="N",
-        help="compare layers on at most N images, those with the largest output error (default: %(default)s)",
+        help="compare layers on at most N images: those with the largest output error (default: %(default)s)",
     )
     add_json(report, "also write layers.json to this file")
     add_limits(report, "a layer")

@@ -161,13 +161,13 @@ def simulate_all(
         made = "a fixed model" if is_fixed(model) else "a float model"
         raise ModelError(f"{model.path} is {made}; simulate it with -t {'Fixed' if is_fixed(model) else 'Float'}")
     if how.dump_rawdata and is_float:
-        raise ConfigError("--dump-rawdata writes what the board reads, which is a fixed model's input; use -t Fixed")
+        raise ConfigError("--dump-rawdata writes the input bytes of a fixed model; use -t Fixed")
     specs, image = graph_inputs(model.proto), source.image
     files = [] if image is None else [run[0] for run in expand(image, len(specs))]
     count = len(files)
     if count > 1 and debug.dump_tensor and not (debug.do_not_recover or how.each_named):
         raise ConfigError(
-            f"{image} holds {count} pictures and each dump would overwrite the last; give one picture, or put "
+            f"{image} holds {count} images, and each dump would overwrite the previous one; give one image, or put "
             f"dumpdonotrecovery into DebugConfig.txt to number the dumps"
         )
     config = source.config if is_float else fixed_config(model)
@@ -190,7 +190,7 @@ def simulate_all(
         _sum_up(label, simulation)
         yield label, simulation
     if not debug.dump_tensor:
-        print("no dump: put DebugConfig.txt with the line dumpTensor into this folder to get one")
+        print("nothing was dumped; to dump, put DebugConfig.txt with the line dumpTensor into this folder")
     print_branches(model)
 
 
@@ -206,7 +206,7 @@ def _write_rawdata(model: Model, feed: Mapping[str, np.ndarray], label: str, tak
         path = Path(taken.free(file_stem(Path(file).name), ".bin"))
         with replacing(path) as out:
             out.write(data)
-        print(f"{path}: {len(data):,} bytes, what the board reads into {name}")
+        print(f"{path}: {len(data):,} bytes that the board reads into {name}")
 
 
 def _dump(simulation: Simulation, debug: DebugConfig, name: str, is_float: bool) -> None:
@@ -233,7 +233,7 @@ def _dump(simulation: Simulation, debug: DebugConfig, name: str, is_float: bool)
     if simulation.net:
         net = path.with_name(f"{path.stem}_parse_net.txt")
         replace_text(net, parse_net.text_of(simulation.net.values()))
-        print(f"{net}: the buffers' shapes and orders; compare takes it with --parse-net")
+        print(f"{net}: shapes and layouts of the buffers, for compare --parse-net")
     for word in debug.ignored:
         print(f"DebugConfig.txt: {word} has no effect on a layer dump")
     print(f"{path}: {path.stat().st_size:,} bytes")

@@ -115,8 +115,8 @@ def mask_notes(ranges: Mapping[str, Range]) -> tuple[str, ...]:
     )
     return tuple(
         f"the values of {listed([name for name, *_ in ends], 3)} go {where} to "
-        f"{furthest(seen for *_, seen in ends):.3g}, as a mask does; their ranges end at "
-        f"{furthest(end for _, end, _ in ends):.3g} at the furthest, because "
+        f"{furthest(seen for *_, seen in ends):.3g}, as in a mask; their ranges end at "
+        f"{furthest(end for _, end, _ in ends):.3g}, because "
         f"values {EXP_IS_ZERO:g} below the row maximum are 0 after the Softmax"
         for where, ends, furthest in sides
         if ends

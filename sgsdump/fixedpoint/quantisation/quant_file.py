@@ -254,7 +254,7 @@ def quant_params(model: Model) -> list[QuantParam]:
 def _raised(analysis: Analysis, param: QuantParam, subject: str) -> list[str]:
     """Return the first inputs of convolutions that an entry raises to INT16."""
     if param.bit is not None and param.bit not in BITS:
-        raise ConfigError(f"{subject} has bit {param.bit}; use 8 or 16")
+        raise ConfigError(f"{subject} is set to bit = {param.bit}; use 8 or 16")
     inputs = [
         name
         for name, nodes in analysis.first_inputs.items()
@@ -270,7 +270,7 @@ def _raised(analysis: Analysis, param: QuantParam, subject: str) -> list[str]:
         return []
     if param.bit == 16 and analysis.pictures.intersection((param.name, *inputs)):
         raise ConfigError(
-            f"{subject} has bit 16, but the image input and the weights of its convolution always have 8 bits"
+            f"{subject} is set to bit = 16, but the image input and the weights of its convolution always have 8 bits"
         )
     return inputs if param.bit == 16 else []
 
@@ -322,7 +322,7 @@ def _with_data(model: Model, params: Sequence[QuantParam], fuse: bool, where: st
         tensor = graph.constants[name]
         subject = f"{where}: {quoted(name)}"
         if name not in weights:
-            raise ConfigError(f"{subject} has data, but is not the weights of a convolution")
+            raise ConfigError(f"{subject} has the key data, but is not the weight of a convolution")
         if data.shape != tuple(tensor.dims):
             raise ConfigError(f"{subject} has data of shape {list(data.shape)}, but the model has {list(tensor.dims)}")
         if not np.isfinite(data).all():

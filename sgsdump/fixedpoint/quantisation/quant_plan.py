@@ -176,7 +176,7 @@ def _decided(analysis: Analysis, choice: Choice, tensors: Mapping[str, Quant]) -
         if of in analysis.picture_domains:
             decided[name] = "image input"
         elif quant.dtype != INT16:
-            decided[name] = readers.get(of, "same type as the tensor it moves")
+            decided[name] = readers.get(of, "same type as the tensor whose values it moves")
         elif rule:
             raised_by[name], decided[name] = RULE, rule
         elif of in by_word:

@@ -116,19 +116,21 @@ LSTM |  | convert | TypeError: array([0.], dtype=float32) has type numpy.ndarray
 Tanh |  | convert | CRASH | ox_tanh_out
 Expand |  | calibrate | NO STATISTICS | qg_expand
 QuantizeLinear DequantizeLinear |  | convert | Not supported tensor type: uint8 | ro_qdq
-Clip | from 0 to other than 6 | convert | Clip OP only support max value is 6. | ox_clip
-Clip | from other than 0 | convert | KeyError: 'Eltwise' | ox_clip_m11 | not_from_0
+Clip | from 0 to a maximum other than 6 | convert | Clip OP only support max value is 6. | ox_clip
+Clip | from a minimum other than 0 | convert | KeyError: 'Eltwise' | ox_clip_m11 | not_from_0
 Sum | of other than two tensors | convert | CRASH | ox_sum3
 Max | of other than two tensors | convert | CRASH | q3_max
-Add Sub | a constant of this shape | calibrate | NO STATISTICS | rb_add_11h1 | odd_broadcast
-Mul Max | a constant of this shape | simulate | Assertion `0' failed. | rb_mul_11hw | odd_broadcast
+Add Sub | a constant of several values, neither one per channel nor of the tensor's shape | calibrate |
+    NO STATISTICS | rb_add_11h1 | odd_broadcast
+Mul Max | a constant of several values, neither one per channel nor of the tensor's shape | simulate |
+    Assertion `0' failed. | rb_mul_11hw | odd_broadcast
 Div | by a constant of several numbers | convert | Aborted | qc_div_c | by_vector
 Div | of a constant of several numbers | calibrate | NO STATISTICS | qr_div_c | into_vector
-Div | of two tensors | calibrate | Assertion `0' failed. | ox_div_var | two_variables
+Div | of two variable tensors | calibrate | Assertion `0' failed. | ox_div_var | two_variables
 PRelu | with a slope that is not constant | calibrate | NO STATISTICS | q2_prelu
 PRelu | with a slope for each value | simulate | Assertion `0' failed. | ra_prelu_full | is_wide_slope
 Exp | that a convolution reads | calibrate | Aborted | ox_exp | read_by_convolution
-MatMul | of two tensors | convert | ValueError: cannot reshape array | ox_matmul_dyn | two_variables
+MatMul | of two variable tensors | convert | ValueError: cannot reshape array | ox_matmul_dyn | two_variables
 MatMul | with the constant first | convert | ValueError: cannot reshape array | qm_matmul_left
 MatMul | of other than two dimensions | convert | only support 2 dims MatMul | qm_matmul3
 Gemm | without a bias | convert | IndexError: list index (2) out of range | qm_gemm_nobias
@@ -157,15 +159,16 @@ ConvTranspose | with output_padding | convert | not support convtranspose with o
 ConvTranspose | with dilations | convert | not support convtranspose with dilation != 1 yet. | qt_dil | dilated
 ConvTranspose | in groups | convert | KeyError: '' | ox_convt_g2 | grouped
 ConvTranspose | with auto_pad | calibrate | NO STATISTICS | qt_same | auto_padded
-ConvTranspose | with other pads before than after | calibrate | NO STATISTICS | qt_asym | padded_on_one_side
+ConvTranspose | with different pads before and after | calibrate | NO STATISTICS | qt_asym | padded_on_one_side
 Slice | with its limits as attributes (opset 9) | convert | TypeError: [0] has type list | qs9_c
 Slice | of several axes at once | simulate | CRASH | ox_slice | sliced_along_several
-Slice | to rows or columns counted from the end | simulate | CRASH | ng_w1
-Pad | of this mode | convert | Pad only support `constant` mode! | ox_pad_reflect | padded_otherwise
+Slice | to negative rows or columns | simulate | CRASH | ng_w1
+Pad | of another mode than the SDK supports | convert | Pad only support `constant` mode! | ox_pad_reflect |
+    padded_otherwise
 Pad | with a value | convert | Pad value only support padding 0! | ox_pad_val | padded_with
 Pad | that a convolution reads | calibrate | NO STATISTICS | x_pad10_relu_conv | padding_read
 Pad | of opset 11 or newer | calibrate | NO STATISTICS | ox_pad | padding
-Resize | of this mode | convert | Do not support cubic mode | rz_cubic_asymmetric_2
+Resize | of another mode than the SDK supports | convert | Do not support cubic mode | rz_cubic_asymmetric_2
 Resize | half_pixel | convert | Resize OP only support 'coordinate_transformation_mode' : align_corners and asymmetric
     | ox_resize_b_half | half_pixel
 Resize | without roi | convert | KeyError: '' | rz_linear_asym_noroi13
@@ -177,13 +180,14 @@ Resize | nearest, by a non-integer scale factor | simulate | Drv_Bdma_MoveData: 
 Upsample | with scales as an attribute (opset 8) | convert | IndexError: list index (1) out of range | rz_upsample8
 (reducing) | with axes as an input | convert | IndexError: list index out of range | q_reducesum13 | axes_as_input
 (reducing) | of all axes | convert | IndexError: list index (0) out of range | re_reduce_all | no_axes
-(reducing) | over these axes | convert | only support multi axes [2,3] | re_reduce_neg | odd_axes
-(reducing) | over an axis counted from the end | simulate | CRASH | x_reducemean_m1 | from_the_end
+(reducing) | over several axes other than H, W or C, H, W | convert | only support multi axes [2,3] | re_reduce_neg |
+    odd_axes
+(reducing) | over a negative axis | simulate | CRASH | x_reducemean_m1 | from_the_end
 ReduceMax ReduceSum | over C, H and W | simulate | CRASH | q_reducemax_123_1 | three_axes
 Squeeze Unsqueeze | with axes as an input (opset 13) | convert | AssertionError | q_squeeze13 | axes_as_input
 Split | with its sizes as an input (opset 13) | calibrate | Aborted | q_split13 | axes_as_input
-Identity | that is an output of the network | convert | KeyError | q_identity
-Transpose | to N, H, W, C that is an output of the network | calibrate | Fail to get 1 output tensors. |
+Identity | as an output of the model | convert | KeyError | q_identity
+Transpose | to N, H, W, C, as an output of the model | calibrate | Fail to get 1 output tensors. |
     q_transpose_0231 | to_nhwc_output
 Add Mul Div | of five dimensions, with a constant | convert | AssertionError | d5_addc
 Relu LeakyRelu Clip Add Sub Mul | of five dimensions | calibrate | NO STATISTICS | d5_relu | of_five_axes
@@ -192,45 +196,47 @@ Concat | that reads a fully connected operator | calibrate | NO STATISTICS | fcr
 """
 
 _CAFFE_FORMS = """
-Clip | from 0 to other than 6 | convert | only support max is 6 | v_clip_0_1
-Clip | from other than 0 | convert | only support min is 0 | v_clip_m1_1
-Power | to this power | convert | power value not support yet. | v_power_0p5_1_1
+Clip | from 0 to a maximum other than 6 | convert | only support max is 6 | v_clip_0_1
+Clip | from a minimum other than 0 | convert | only support min is 0 | v_clip_m1_1
+Power | to a power other than 1, 2, 3 | convert | power value not support yet. | v_power_0p5_1_1
 Eltwise | PROD or MAX of more than two | convert | CRASH | v_elt_max_three
 ArgMax | with top_k | convert | only support top 1 | v_argmax_top2
 ArgMax | with out_max_val | convert | only output index | v_argmax_val
 Deconvolution | in groups | convert | Mace do not support group convolution yet | v_deconv_g2
 InnerProduct | along another axis | convert | ValueError: cannot reshape array | v_ip_axis2
 Reorg | of another stride than 2 | convert | only support stride is 2 | reorg5
-Permute | to N, H, W, C that is an output of the network | calibrate | NO STATISTICS | nhwc3
+Permute | to N, H, W, C, as an output of the model | calibrate | NO STATISTICS | nhwc3
 """
 
 _CHANGED = """
 ReduceMax ReduceSum ReduceMin ReduceProd | over H and W | as ONNX | a mean | ox_rmax_hw | over_two
 Softmax | over another axis | as the SDK | a Softmax over the channels | ox_softmax_w | other_softmax
 LogSoftmax |  | as ONNX | a Softmax over the channels, without the logarithm | ox_lsoftmax
-AveragePool | with count_include_pad | as the SDK | one that counts no padding | ql_averagepool_3
-Slice | of an input, of several axes at once | as the SDK | one of the first of these axes, and of its first values |
+AveragePool | with count_include_pad | as the SDK | an AveragePool that does not count padding | ql_averagepool_3
+Slice | of an input, of several axes at once | as the SDK | a Slice of the first axis only, from its start |
     fs_32 | sliced_input
-DepthToSpace | that a convolution reads | as ONNX | another order of pixels | ox_d2s | read_by_convolution
-MaxPool | with dilations | as ONNX | one without | ql_maxpool_6 | dilated_pool
-Slice | backwards | as ONNX | another selection | qs_rev | backwards
-Slice | of what a Reshape or Transpose put out, that a convolution reads | as ONNX | another selection (a Split is
+DepthToSpace | that a convolution reads | as ONNX | a DepthToSpace with another order of pixels | ox_d2s |
+    read_by_convolution
+MaxPool | with dilations | as ONNX | a MaxPool without dilations | ql_maxpool_6 | dilated_pool
+Slice | backwards | as ONNX | a Slice of other values | qs_rev | backwards
+Slice | between a Reshape or Transpose and a conv | as ONNX | a Slice of other values (a Split is
     right) | v2s_L1 | sliced_in_model_order
-Slice | counted from the end | as ONNX | another selection | ng_c1 | counted_from_the_end
-Sub | of a constant per channel | as ONNX | the tensor itself | ox_sub_const | per_channel_off
-Sub | from a constant number | as ONNX | the tensor less the number | qr_sub_s | scalar_first
+Slice | with negative indices | as ONNX | a Slice of other values | ng_c1 | counted_from_the_end
+Sub | of a constant per channel | as ONNX | the unchanged tensor | ox_sub_const | per_channel_off
+Sub | from a constant number | as ONNX | the tensor minus the number | qr_sub_s | scalar_first
 Div | of a constant number | as ONNX | the tensor divided by the number | qr_div_s | scalar_first
 ArgMin |  | as ONNX | an ArgMax | ro_argmin
-(in place) | of what was turned to N, H, W, C | as ONNX | one of rows of another length, in fixed models | tt5 |
+(in place) | after a Transpose to N, H, W, C | as ONNX | an operator on rows of another length, in fixed models | tt5 |
     of_turned
-Transpose | back from N, H, W, C | as ONNX | another order of axes | sc13 | turned_back
-Resize | of this mode | as ONNX | one that repeats every pixel | rz_nearest_align_corners_2 | not_repeated
+Transpose | back from N, H, W, C | as ONNX | a Transpose with another order of axes | sc13 | turned_back
+Resize | of another mode than the SDK supports | as ONNX | a Resize that repeats every pixel |
+    rz_nearest_align_corners_2 | not_repeated
 """
 
 _CAFFE_CHANGED = """
 Softmax | over another axis | a Softmax over the channels | v_softmax_2
 Eltwise | with coefficients | a plain sum | v_elt_sum_coeff2
-Threshold |  | one whose 1 is a single step of its input's scale, nearly 0 | cf_threshold
+Threshold |  | a Threshold whose 1 becomes one step of the input's scale, nearly 0 | cf_threshold
 """
 
 

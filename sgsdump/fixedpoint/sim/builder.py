@@ -79,7 +79,9 @@ class Builder:
         """Return an operator's inputs. Raises FormatError for fewer than ``least``."""
         tensors = [self.tensor(index) for index in operator.inputs if index >= 0]
         if len(tensors) < least or not operator.outputs:
-            raise FormatError(f"has a {operator.kind} of {len(tensors)} inputs and {len(operator.outputs)} outputs")
+            raise FormatError(
+                f"has a {operator.kind} with too few inputs ({len(tensors)}) or outputs ({len(operator.outputs)})"
+            )
         return tensors
 
     def whole_numbers(self, tensor: SimTensor) -> list[int]:
@@ -99,7 +101,9 @@ class Builder:
     def check(self, operator: SimOperator, shape: Sequence[int]) -> None:
         """Raise FormatError for an impossible shape."""
         if any(size < 1 for size in shape) or math.prod(shape) > _MOST:
-            raise FormatError(f"has a {operator.kind} with output {self.made(operator)!r} of shape {list(shape)}")
+            raise FormatError(
+                f"has a {operator.kind} whose output {self.made(operator)!r} has the impossible shape {list(shape)}"
+            )
 
     def shape(self, tensor: SimTensor) -> tuple[int, ...]:
         return self.shapes.get(tensor.name, tensor.shape)
@@ -108,7 +112,9 @@ class Builder:
         """Return the sizes N, H, W, C of an input. Raises FormatError if it does not have four dimensions."""
         shape = self.shape(tensor)
         if len(shape) != 4:
-            raise FormatError(f"has a {operator.kind} of {tensor.name!r}, which has {len(shape)} dimensions, not 4")
+            raise FormatError(
+                f"has a {operator.kind} that reads {tensor.name!r} of {len(shape)} dimensions instead of 4"
+            )
         return shape
 
     def operand(self, operator: SimOperator, tensor: SimTensor, rank: int) -> str:
@@ -215,7 +221,7 @@ def padded(
 def along(values: Sequence[int], rank: int, operator: SimOperator) -> list[int]:
     """Return one number per axis in the order of the axes here. Raises FormatError for another count."""
     if len(values) != rank:
-        raise FormatError(f"has a {operator.kind} of {rank} dimensions with {len(values)} numbers")
+        raise FormatError(f"has a {operator.kind} with {len(values)} parameters for {rank} dimensions")
     return [values[axis] for axis in TO_NCHW] if rank == 4 else list(values)
 
 

@@ -180,7 +180,9 @@ class SimFile:
             width = -(-width // unit) * unit
         rows = math.prod(tensor.shape[:-1])
         if len(data) < (rows - 1) * width * tensor.dtype.itemsize + tensor.size // max(rows, 1):
-            raise FormatError(f"holds {len(data)} bytes of the constant {tensor.name!r} of shape {list(tensor.shape)}")
+            raise FormatError(
+                f"holds only {len(data)} bytes for the constant {tensor.name!r} of shape {list(tensor.shape)}"
+            )
         values = np.zeros(rows * width, tensor.dtype)
         there = np.frombuffer(data, tensor.dtype, min(values.size, len(data) // tensor.dtype.itemsize))
         values[: there.size] = there
@@ -289,10 +291,10 @@ def _tensors(graph: Table, extents: list[tuple[int, int]]) -> Iterator[SimTensor
 def _tensor(table: Table, name: str, extents: list[tuple[int, int]]) -> SimTensor:
     shape = tuple(int(size) for size in table.numbers(0, "i4"))
     if len(shape) > _MOST_AXES or any(size < 0 for size in shape):
-        raise FormatError(f"has the tensor {name!r} of shape {list(shape)[:_MOST_AXES]}")
+        raise FormatError(f"has the tensor {name!r} with the impossible shape {list(shape)[:_MOST_AXES]}")
     buffer = table.number(2, "I")
     if buffer >= len(extents):
-        raise FormatError(f"has the tensor {name!r} in buffer {buffer} of {len(extents)}")
+        raise FormatError(f"has the tensor {name!r} in buffer {buffer}, but only {len(extents)} buffers")
     dtype = DTYPES.get(table.number(1, "b"))
     if dtype is None:
         raise FormatError(f"has the tensor {name!r} of the unknown type {table.number(1, 'b')}")

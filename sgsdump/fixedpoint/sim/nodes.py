@@ -116,7 +116,7 @@ def concatenation(b: Builder, operator: SimOperator) -> None:
     rank = len(declared)
     axis += rank if axis < 0 else 0
     if not 0 <= axis < rank:
-        raise FormatError(f"has a CONCATENATION to {list(declared)} along axis {axis}")
+        raise FormatError(f"has a CONCATENATION along axis {axis}, which its output shape {list(declared)} lacks")
     others = math.prod(size for i, size in enumerate(declared) if i != axis)
     names, length = [], 0
     for tensor in tensors:
@@ -124,7 +124,9 @@ def concatenation(b: Builder, operator: SimOperator) -> None:
         part, rest = divmod(math.prod(shape), max(others, 1))
         wanted = (*declared[:axis], part, *declared[axis + 1 :])
         if rest or not part:
-            raise FormatError(f"has a CONCATENATION of {tensor.name!r} of shape {list(shape)} into {list(declared)}")
+            raise FormatError(
+                f"has a CONCATENATION whose input {tensor.name!r} of shape {list(shape)} does not fit {list(declared)}"
+            )
         if tuple(shape) != wanted:
             source, name = name, b.fresh(b.made(operator))
             reshaped(b, source, shape, wanted, name)
@@ -149,7 +151,9 @@ def arithmetic(kind: str) -> Callable[[Builder, SimOperator], None]:
         try:
             b.keep_shape(operator, np.broadcast_shapes(*shapes))
         except ValueError:
-            raise FormatError(f"has a {operator.kind} of shapes {[list(shape) for shape in shapes]}") from None
+            raise FormatError(
+                f"has a {operator.kind} with inputs of incompatible shapes {[list(shape) for shape in shapes]}"
+            ) from None
 
     return build
 
@@ -206,7 +210,7 @@ def reshape(b: Builder, operator: SimOperator) -> None:
         known = math.prod(number for number in wanted if number > 0)
         declared = [size // known if number < 0 and known else number for number in wanted]
     if math.prod(declared) != size:
-        raise FormatError(f"has a RESHAPE of {list(before)} to {declared}")
+        raise FormatError(f"has a RESHAPE from {list(before)} to {declared}, which has a different size")
     reshaped(b, source.name, before, declared, b.made(operator))
     b.keep_shape(operator, declared)
 
@@ -215,7 +219,7 @@ def transpose(b: Builder, operator: SimOperator) -> None:
     source, order, *_ = b.inputs(operator, 2)
     shape, perm = b.shape(source), b.whole_numbers(order)
     if sorted(perm) != list(range(len(shape))):
-        raise FormatError(f"has a TRANSPOSE of {len(shape)} dimensions by {perm}")
+        raise FormatError(f"has a TRANSPOSE of {len(shape)} dimensions with the order {perm}")
     transposed(b, source.name, perm, b.made(operator))
     b.keep_shape(operator, [shape[axis] for axis in perm])
 
@@ -243,10 +247,10 @@ def split(b: Builder, operator: SimOperator) -> None:
     axis += len(shape) if axis < 0 else 0
     count = len(operator.outputs)
     if not 0 <= axis < len(shape):
-        raise FormatError(f"has a {operator.kind} along axis {axis} of {len(shape)}")
+        raise FormatError(f"has a {operator.kind} along axis {axis}, but its input has {len(shape)} axes")
     sizes = b.whole_numbers(tensors[1]) if operator.kind == "SPLIT_V" else [shape[axis] // count] * count
     if sum(sizes) != shape[axis] or len(sizes) != count:
-        raise FormatError(f"has a {operator.kind} of {shape[axis]} into {sizes[:8]}")
+        raise FormatError(f"has a {operator.kind} of an axis of length {shape[axis]} into parts of lengths {sizes[:8]}")
     names = [b.made(operator, slot) for slot in range(count)]
     b.node("Split", [source.name, b.parameter(names[0], sizes)], names, axis=AXIS[axis] if len(shape) == 4 else axis)
     for name, size in zip(names, sizes):
@@ -264,7 +268,7 @@ def slices(b: Builder, operator: SimOperator) -> None:
     begins, ends = (b.whole_numbers(tensor) for tensor in numbers[:2])
     steps = b.whole_numbers(numbers[2]) if operator.kind == "STRIDED_SLICE" and len(numbers) > 2 else [1] * len(shape)
     if not len(begins) == len(ends) == len(steps) == len(shape) or min(steps) < 1:
-        raise FormatError(f"has a {operator.kind} of {len(shape)} dimensions with {len(begins)} numbers")
+        raise FormatError(f"has a {operator.kind} with {len(begins)} parameters for {len(shape)} dimensions")
     if operator.kind != "STRIDED_SLICE":
         ends = [begin + length if length >= 0 else size for begin, length, size in zip(begins, ends, shape)]
     begins, ends = ([min(v + n if v < 0 else v, n) for v, n in zip(values, shape)] for values in (begins, ends))
@@ -336,7 +340,7 @@ def resize(mode: str) -> Callable[[Builder, SimOperator], None]:
         n, _, _, channels = b.picture(source, operator)
         sizes = b.whole_numbers(size_of)
         if len(sizes) != 2:
-            raise FormatError(f"has a {operator.kind} to {len(sizes)} sizes")
+            raise FormatError(f"has a {operator.kind} with {len(sizes)} sizes instead of 2")
         slot = 2 if mode == "linear" else 0
         align, half = (bool(operator.option(slot + place, "b")) for place in (0, 1))
         how = "align_corners" if align else "half_pixel" if half else "asymmetric"
@@ -363,7 +367,7 @@ def dilation(b: Builder, operator: SimOperator) -> None:
     n, height, width, channels = b.picture(source, operator)
     between, around, name = b.whole_numbers(inside), b.whole_numbers(outside), b.made(operator)
     if len(between) != 4 or len(around) != 8 or min(between) < 0 or max(between) > 64:
-        raise FormatError(f"has a Dilation by {between[:8]} and {around[:8]}")
+        raise FormatError(f"has a Dilation with the invalid parameters {between[:8]} and {around[:8]}")
     rows, columns = between[1] + 1, between[2] + 1
     made = source.name
     if rows * columns > 1:

@@ -235,13 +235,15 @@ def _weight_quants(
 def _scales(weights: SimTensor, filters: int) -> np.ndarray:
     scales = weights.quant.scale.astype(np.float64) if weights.quant is not None else np.zeros(0)
     if scales.size not in (1, filters) or not (scales > 0).all():
-        raise FormatError(f"has {scales.size} scales of the weights {weights.name!r}, which have {filters} filters")
+        raise FormatError(f"has {scales.size} scales for the weights {weights.name!r} of {filters} filters")
     return scales
 
 
 def _filters(operator: SimOperator, weights: SimTensor) -> int:
     if len(weights.shape) != 4 or weights.dtype not in (INT8, INT16):
-        raise FormatError(f"has weights {weights.name!r} of {len(weights.shape)} dimensions and type {weights.dtype}")
+        raise FormatError(
+            f"has weights {weights.name!r} with unsupported dimensions ({len(weights.shape)}) or type ({weights.dtype})"
+        )
     return weights.shape[3 if operator.kind == "DEPTHWISE_CONV_2D" else 0]
 
 
@@ -308,7 +310,7 @@ def _numbers(
         later = 1 if operator.kind == "DEPTHWISE_CONV_2D" else 0
         k, n_less_k = (operator.whole(slot + later) for slot in (_K, _N_LESS_K))
         if abs(k) > 64 or abs(n_less_k) > 64:
-            raise FormatError(f"has a {operator.kind} with shifts of {k} and {n_less_k} bits")
+            raise FormatError(f"has a {operator.kind} with impossible shifts of {k} and {n_less_k} bits")
         k_each, n_each = (np.full(filters, float(bits)) for bits in (k, n_less_k + k))
         yield node.output[0], Requantisation(bias, mul, k_each, n_each, np.zeros(filters))
 
@@ -351,7 +353,7 @@ def _picture_inputs(sim: SimFile) -> Iterator[_PictureInput]:
             numbers = np.diagonal(rows[:, ::-1])
             gains = np.stack([numbers - 0.5, numbers + 0.5]) / 1024
         if not (gains > 0).all():
-            raise FormatError(f"has the input {tensor.name!r} with gains {gains[0].tolist()}")
+            raise FormatError(f"has the input {tensor.name!r} with gains {gains[0].tolist()}, which must be positive")
         std = np.array([roundest(*ends_of) for ends_of in (1 / (gains[::-1] * float(quant.scale))).T])
         steps = std * float(quant.scale)
         middle = (quant.zero_point - ends) * steps

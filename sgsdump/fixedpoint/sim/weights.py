@@ -93,7 +93,7 @@ def stored_weights(
         parts * _part(parts, tile)[1] for parts, tile in _tiles(_without_memory(shape, dtype), depthwise, blocks)
     )
     if needed != len(data):
-        raise FormatError(f"has {len(data)} bytes of weights where its shape needs {needed}")
+        raise FormatError(f"has {len(data)} bytes of weights, but their shape needs {needed}")
     weights = np.zeros(shape, dtype)
     start = 0
     for parts, tile in _tiles(weights, depthwise, blocks):
@@ -125,7 +125,7 @@ def stored_bias(data: Buffer, channels: int) -> np.ndarray:
     """
     row = _aligned(channels * 2, _ROW_ALIGNMENT)
     if len(data) != 2 * row:
-        raise FormatError(f"has {len(data)} bytes of biases where {channels} channels need {2 * row}")
+        raise FormatError(f"has {len(data)} bytes of biases, but {channels} channels need {2 * row}")
     return np.frombuffer(data, "<i2").reshape(2, -1)[:, :channels]
 
 
@@ -136,7 +136,7 @@ def _without_memory(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
 
 def _check(size: int, shape: Sequence[int], itemsize: int, blocks: Blocks) -> None:
     if len(shape) != 4 or min(shape) < 1:
-        raise FormatError(f"has weights of shape {list(shape)}, not of four axes")
+        raise FormatError(f"has weights of shape {list(shape)}, which must have four axes")
     if blocks.tile not in _OUTPUTS:
         raise FormatError(f"stores weights in tiles of an unknown kind ({blocks.tile})")
     outputs, inputs = shape[0], shape[3]
@@ -145,7 +145,7 @@ def _check(size: int, shape: Sequence[int], itemsize: int, blocks: Blocks) -> No
         raise FormatError(f"stores weights of shape {list(shape)} in blocks of {min(of_outputs + of_inputs)} channels")
     count = math.prod(shape)
     if count > _MOST_DIAGONAL if blocks.diagonal else count * itemsize > size:
-        raise FormatError(f"has {size} bytes of weights, fewer than its shape {list(shape)} needs")
+        raise FormatError(f"has {size} bytes of weights, fewer than their shape {list(shape)} needs")
 
 
 def _tiles(weights: np.ndarray, depthwise: bool, blocks: Blocks) -> Iterator[tuple[int, np.ndarray]]:

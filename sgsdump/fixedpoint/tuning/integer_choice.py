@@ -218,6 +218,6 @@ def _unreached(found: SearchResult, pool: PlanScores, exact: IntegerScores, targ
     rest = f", or give the search more time (not tried: {'; '.join(found.unsearched)})" if found.unsearched else ""
     every = "all " if found.exhaustive else "the "
     return (
-        f"--target {target}: none of {every}{len(pool.scores)} plans tried reaches it in the chip's integers "
-        f"({len(exact.scores)} most promising run); the best gives {best:.6g}. Set it {number}{rest}"
+        f"--target {target}: none of {every}{len(pool.scores)} plans tried reaches the target in the chip's integers "
+        f"({len(exact.scores)} most promising plans were run); the best gives {best:.6g}. Set the target {number}{rest}"
     )

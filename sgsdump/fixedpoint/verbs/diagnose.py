@@ -141,7 +141,7 @@ def diagnosed_in(folder: Path, task: Task, progress: Progress, tell: Tell) -> Di
     of_others = task.fixed is not None and (runtime_of(task.fixed) or is_quantised_by_others(task.fixed))
     if of_others and task.judges.given:
         raise ConfigError(
-            f"{listed(task.judges.given)}: only for INT16 plans, and {task.fixed} was quantised with another tool; "
+            f"{listed(task.judges.given)}: only for INT16 plans, but {task.fixed} was quantised with another tool; "
             f"leave the option out"
         )
     if task.fixed is not None and runtime_of(task.fixed):
@@ -244,7 +244,7 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     compared = over_all(_each_compared(task, subject, pairs, folder, progress), pairs.labels, progress)
     comparison = compared.comparison
     if not comparison.rows:
-        why = f": {comparison.failed[0].reason}" if comparison.failed else "; was the fixed model made of this net?"
+        why = f": {comparison.failed[0].reason}" if comparison.failed else "; was the fixed model made from this model?"
         raise ValuesError(f"no layer of {task.network.model} could be compared{why}")
     tried = Tried(_with_advice(judged, pairs, folder, progress), judged.worths, judged.unseen)
 
@@ -511,8 +511,8 @@ def _room_step(advice: MeasuredAdvice | None) -> Iterator[Step]:
 
     if advice is not None and advice.has_room:
         yield Step(
-            "Calibrate with --quant-file advised.quant.json of the folder, too (the SDK takes advised.quant.pkl): the "
-            "same plan, whose INT16 ranges are wider by half or more, for images that calibration did not see."
+            "For unseen images, calibrate with --quant-file advised.quant.json of the folder (the SDK takes "
+            "advised.quant.pkl): the same plan, with INT16 ranges wider by half or more."
         )
 
 

@@ -236,12 +236,17 @@ def _notes(
     ini, first = task.network.input_config or "the input_config.ini of the calibration", []
     all_wide = config.conv_format == "ALL_INT16"
     if all_wide:
-        first.append(f"{ini} has input_format=ALL_INT16: nothing is left to raise. From all at 8 bits:")
+        first.append(
+            f"{ini} has input_format=ALL_INT16: nothing is left to raise. The advice starts from all convolutions at "
+            "INT8:"
+        )
     notes = [f"warning: {wider(word, others)}" for word, others in RaisedInputs(analysis).beside(words).items()]
     if all_wide and words:
-        notes.append(f"To raise these alone, take input_format=ALL_INT16 out of {ini}.")
+        notes.append(f"To raise only these, remove input_format=ALL_INT16 from {ini}.")
     elif config.conv_format or config.tensor_arrays:
-        notes.append(f"{ini} has a [CONV_CONFIG] already: the result starts from all at 8 bits and replaces it.")
+        notes.append(
+            f"{ini} already has a [CONV_CONFIG]; the result starts from all convolutions at INT8 and replaces it."
+        )
     return tuple(first), tuple(notes)
 
 
@@ -307,7 +312,7 @@ def _compared(fixed: Dump, float_dump: Dump, ranges: Mapping[str, Range]) -> Com
 
     comparison = compare(with_scales(fixed, dict(ranges)), with_scales(float_dump, dict(ranges)))
     if not comparison.rows:
-        why = f": {comparison.failed[0].reason}" if comparison.failed else "; are they dumps of one model?"
+        why = f": {comparison.failed[0].reason}" if comparison.failed else "; are both dumps of the same model?"
         raise ValuesError(f"no layer of {fixed.path} could be compared with {float_dump.path}{why}")
     if doubts := [finding for finding in comparison.environment if finding.facts["what"] in OF_OTHER_RUNS]:
         lines = " ".join(environment_lines(doubts))

@@ -170,7 +170,7 @@ class FirstPlan(Tuned):
 
         shown = [
             ("float model", str(self.task.network.model)),
-            ("calibrated on", f"{self.basis.pictures} pictures, level {self.task.quant_level}"),
+            ("calibrated on", f"{self.basis.pictures} images, level {self.task.quant_level}"),
             ("layers of", self.basis.names[0]),
             versions(),
         ]
@@ -403,9 +403,9 @@ def _head(task: Task, basis: Basis) -> list[str]:
 
     one = "one scale per tensor" if task.quant_level == "L1" else "per channel"
     lines = [
-        f"sgsdump tune --first {task.network.model}, calibrated on {basis.pictures} pictures, weights {one} "
+        f"sgsdump tune --first {task.network.model}, calibrated on {basis.pictures} images, weights {one} "
         f"(--quant-level {task.quant_level})",
-        f"Judged on {listed(list(basis.names), 4)}, together; the layers on the first.",
-        f"Wanted: no output with {task.aim}{'' if task.limits else ' (the default)'}.",
+        f"Outputs judged on {listed(list(basis.names), 4)} together; layers judged on the first image.",
+        f"Goal: no output with {task.aim}{'' if task.limits else ' (the default)'}.",
     ]
     return lines + (basis.start.lines() if basis.start is not None else [])

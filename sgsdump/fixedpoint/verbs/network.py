@@ -156,8 +156,9 @@ def _assumed(
         for file in network.preprocess.split(",") if network.preprocess else ():
             load_preprocess(file.strip())  # the line below names it
         raise ConfigError(
-            f"the normalisation of the images of {network.model} is unknown; give --input-config: sgsdump cfg "
-            f"input_config.ini -m {network.model}{preprocess} writes a file to check"
+            f"the normalisation of the images of {network.model} is unknown; give --input-config. To write a draft: "
+            "sgsdump cfg "
+            f"input_config.ini -m {network.model}{preprocess}"
         )
     assumed = assume_config(specs, outputs, network.preprocess, run)
     return assumed.config, ini_text(assumed.config).encode(), assumed.sentences
@@ -171,7 +172,7 @@ def check_apart(held_out: Feeds, seen: Feeds, option: str, what: str) -> None:
     same = next((index for index, key in enumerate(held_out.keys) if key in known), None)
     if same is not None:
         raise ConfigError(
-            f"--validate has {held_out[same][0]}, which {option} has too: a {what} looks good on images that it was "
+            f"--validate has {held_out[same][0]}, which {option} also has: a {what} looks good on images that it was "
             f"fitted to; give other files"
         )
 

@@ -475,6 +475,6 @@ def board_notes(config: InputConfig, specs: Sequence[InputSpec]) -> list[str]:
         elif (trained == "GRAY") != (on_board == "GRAY"):
             notes.append(
                 f"input {entry.name!r} is trained as {trained} but {on_board} in input_formats; simulated as "
-                f"{trained}, which is correct only for a network of one channel, RGB with GRAY; check the formats"
+                f"{trained}, which is correct only for RGB with GRAY in a one-channel model; check the formats"
             )
     return notes

@@ -73,7 +73,7 @@ def prepare(path: Path, entry: ModelInput, size: tuple[int | None, int | None], 
         fixed or max(natural // aligned, 1) * aligned for fixed, natural, aligned in zip(size, pixels.shape, alignments)
     )
     if height * width > MOST_PIXELS:
-        raise InputError(f"the model takes an image of {height} x {width} pixels, too large to resize {path} to")
+        raise InputError(f"the model's input of {height} x {width} pixels is too large for resizing {path}")
     resized = resize(pixels, height, width)[None]
     ordered = resized[..., ::-1] if entry.training_format == "BGR" else resized
     return normalise(ordered, entry) if normalised else np.rint(ordered)

@@ -26,7 +26,7 @@ MOST_RISES = 8
 # Powers of ten below the largest value of a panel; smaller values are drawn at its bottom.
 DECADES = 9
 COLOURS = {"pass": "#2563c9", "warn": "#b07a00", "fail": "#d62728"}
-WORDS = {"pass": "within the limits", "warn": "within, with a remark", "fail": "exceeds a limit, NaN or Inf"}
+WORDS = {"pass": "within the limits", "warn": "within the limits, with a remark", "fail": "exceeds a limit, NaN or Inf"}
 
 
 @dataclass(frozen=True)

@@ -228,7 +228,7 @@ def _names(operators: Sequence[_OperatorFile], notes: list[str]) -> list[str]:
             names[index] = f"{name}#{number}"
     if repeated:
         shown = f"{', '.join(repeated[:SHOWN])}{' …' if len(repeated) > SHOWN else ''}"
-        notes.append(f"dumped several times ({len(repeated)}), older dumps are named NAME#1, NAME#2 …: {shown}")
+        notes.append(f"dumped several times ({len(repeated)}), older dumps get the names NAME#1, NAME#2 …: {shown}")
     return names
 
 

@@ -215,7 +215,9 @@ def _trusted(statistics: Statistics, info: TensorInfo, notes: list[str]) -> Stat
         return replace(statistics, max=high, min=low)
     if info.dtype not in _LOW_WORD or not any(map(_is_int32, extremes)):
         return statistics
-    notes.append(f"tensor {info.name!r}: max and min of {info.dtype} are left out: devices print half of their bits")
+    notes.append(
+        f"tensor {info.name!r}: max and min of {info.dtype} are left out: devices print only half of their bits"
+    )
     return replace(statistics, max=None, min=None)
 
 

@@ -166,7 +166,7 @@ def tensor_of(slot: Slot, path: Path, name: str, op_type: str, notes: list[str])
         notes.append(f"tensor {name!r} holds {slot.size} bytes, but its shape {list(shape)} needs {coding.size(count)}")
         count = coding.fit(slot.size)
     elif coding.bits == 4 and slot.size == count > 1:
-        notes.append(f"tensor {name!r} has one byte per element of {slot.type_name}; read as two elements per byte")
+        notes.append(f"tensor {name!r} has one byte per {slot.type_name} element; it is read as two elements per byte")
     info = TensorInfo(name, shape, np.dtype(coding.dtype), slot.layout, None, op_type, slot.origin)
     return Tensor(info, loader(path, coding, count, slot.offset))
 

@@ -104,15 +104,15 @@ def loses(records: Sequence[Record], variant: Any = None) -> Iterator[Lost]:
     for number, record in enumerate(records):
         info = record.tensor.info
         if number:
-            yield Lost(record, "is not the first, and a .bin file holds one", True)
+            yield Lost(record, "is not the first tensor; a .bin file holds only one", True)
         yield from tensor.lost(record)
         rank = 1 if info.shape is None else len(info.shape)
         place = record.io, record.slot, record.op_index, record.op_type, record.constant
         for what, is_lost in (
-            ("has a name, which becomes the file's", True),
-            ("has a place in its model, which is left out", place != ("out", 0, 0, "", False)),
+            ("has a name, which becomes the file name", True),
+            ("has a position in its model, which is left out", place != ("out", 0, 0, "", False)),
             ("has a scale, which is left out", info.quant is not None),
-            ("has no shape, kept as flat", info.shape is None),
+            ("has no shape and is kept flat", info.shape is None),
             (
                 f"has layout {info.layout}, which is left out",
                 layout_of(format_number(info.layout), rank) != info.layout,

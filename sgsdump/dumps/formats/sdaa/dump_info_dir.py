@@ -124,11 +124,11 @@ def loses(records: Sequence[Record], variant: DumpInfo | None = None) -> Iterato
         if info.quant is not None:
             yield Lost(record, "has a scale, which is left out")
         if info.shape is None:
-            yield Lost(record, "is of unknown shape, kept flat")
+            yield Lost(record, "has an unknown shape and is kept flat")
         if record.io == "out" and (record.slot or record.cut):
-            yield Lost(record, "is one of its operator's several outputs, which are kept as single ones")
+            yield Lost(record, "is one of several outputs of its operator; each is kept as an operator of its own")
         if record.io == "out" and not record.op_type and info.op_type:
-            yield Lost(record, "is of an operator without a name, which is called by its type")
+            yield Lost(record, "belongs to an unnamed operator, which gets its type as name")
         if record.io == "in":
             if (record.slot, record.op_index, record.op_type, info.op_type, record.cut) != (inputs, 0, "", "", False):
                 yield Lost(record, "is an operator's input, kept as a model input")

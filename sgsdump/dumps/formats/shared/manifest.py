@@ -59,7 +59,7 @@ def loses(records: Sequence[Record], variant: Any = None) -> Iterator[Lost]:
     """Yield the facts that a format with a manifest cannot hold (``Format.loses``)."""
     for record in records:
         if record.tensor.statistics is not None:
-            yield Lost(record, "has no values, statistics at most", True)
+            yield Lost(record, "has at most statistics, no values", True)
     yield from facts_lost(records)
 
 
@@ -68,7 +68,7 @@ def facts_lost(records: Sequence[Record]) -> Iterator[Lost]:
     for record in records:
         info = record.tensor.info
         if info.dtype.newbyteorder("=") not in KNOWN.values():
-            yield Lost(record, f"is {name_of(info.dtype)}, which no file of numbers holds", True)
+            yield Lost(record, f"is {name_of(info.dtype)}, which a file of numbers cannot hold", True)
         elif info.quant is not None and np.ndim(info.quant.scale) > 1:
             yield Lost(record, "has a scale of several axes", True)
 

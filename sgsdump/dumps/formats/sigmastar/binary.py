@@ -155,7 +155,8 @@ def padding_notes(records: Sequence[Record], sizes: Sequence[int]) -> list[str]:
         return []
     return [
         PaddingNote(
-            f"may be padded: all of {len(integers)} integer tensors without a shape are multiples of {BUFFER_BYTES} "
+            f"values may include padding: {len(integers)} integer tensors have no shape and sizes in multiples of "
+            f"{BUFFER_BYTES} "
             f"bytes, as with eliminateGarbage off; give --parse-net to add the shapes and remove the padding"
         )
     ]
@@ -196,7 +197,9 @@ def walk(data: Buffer, path: Path, file: OpenFile | None = None) -> Iterator[Rec
         yield span
         offset = end + len(ending)
         if offset == total and (_continues(span) or (before and before.ending and not ending)):
-            raise _trouble(path, number, header.name, span.offset, "is the last, but its ending announces more")
+            raise _trouble(
+                path, number, header.name, span.offset, "is the last, but its ending announces another record"
+            )
         number += 1
     if span is None:
         raise FormatError(f"{path} holds no tensor. Check that the run that wrote it finished")

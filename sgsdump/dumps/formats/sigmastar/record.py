@@ -150,7 +150,7 @@ def infer_op_indexes(headers: Sequence[Header], continues: Sequence[bool]) -> li
 def lost(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) -> Iterator[Lost]:
     """Yield the losses of a record in a file of this form; see ``Format.loses``."""
     if record.tensor.statistics is not None:
-        yield Lost(record, "has no values, statistics at most", True)
+        yield Lost(record, "has at most statistics, no values", True)
     yield from _lost_values(record, is_float)
     info = record.tensor.info
     for what in (*_lost_quant(info, is_float), *_lost_form(info, shaped, layout)):
@@ -196,10 +196,10 @@ def _lost_quant(info: TensorInfo, is_float: bool) -> Iterator[str]:
         return
     if quant is None:
         if quant_of(word, 0.0, 0) is not None:
-            yield "has no scale, read back as integers of an unknown one"
+            yield "has no scale and is read back as integers of unknown scale"
         return
     if np.ndim(quant.scale) or quant.axis is not None:
-        yield "has a scale per channel, kept as one"
+        yield "has a scale per channel, reduced to one scale"
         return
     if not same_quant(quant, quant_of(word, float(f"{quant.scale:f}"), int(quant.zero_point))):
         yield "has a scale, kept with six decimals: too coarse to dequantise"

@@ -99,8 +99,9 @@ def read(path: Path) -> Dump:
     for number, span in enumerate(spans):
         if span.style != spans[0].style:
             raise FormatError(
-                f"{path}: record {number} {span.header.name!r} at byte {span.offset} ends like a {span.style} record, "
-                f"earlier records like {spans[0].style}. The file is damaged; dump it again"
+                f"{path}: record {number} {span.header.name!r} at byte {span.offset} has the ending of style "
+                f"{span.style}, "
+                f"but earlier records have style {spans[0].style}. The file is damaged; dump it again"
             )
     indexes = infer_op_indexes([span.header for span in spans], [False] * len(spans))
     load = floats if is_float else integers
@@ -141,7 +142,7 @@ def loses(records: Sequence[Record], variant: TextVariant | None) -> Iterator[Lo
         if variant.is_float:
             yield Lost(record, "is printed with six decimals")
         elif not variant.shaped and record.tensor.info.shape is not None and not math.prod(record.tensor.info.shape):
-            yield Lost(record, "is empty, read back as a tensor with missing values")
+            yield Lost(record, "is empty and is read back as a tensor with missing values")
 
 
 def _write_record(file: IO[bytes], record: Record, number: int, variant: TextVariant) -> None:

@@ -121,9 +121,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     plans.add_argument("--budget", metavar="TIME", help=f"time for the whole command: 60s, 5m, 1h (default: {BUDGET})")
     plans.add_argument(
-        "--rounds", type=whole_number, metavar="N", help=f"with --first: maximum number of rounds ({MOST_ROUNDS})"
+        "--rounds",
+        type=whole_number,
+        metavar="N",
+        help=f"with --first: maximum number of rounds (default: {MOST_ROUNDS})",
     )
-    add_cure(plans, "start from the cured model (see cure); convert the cured model then")
+    add_cure(plans, "start from the cured model (see cure); then convert the cured model, not yours")
     known = parser.add_argument_group("with --explain")
     add_ranges(known, "calibration ranges: text, JSON or pickle")
     known.add_argument("--dump", type=Path, metavar="FLOAT_DUMP", help="dump of the float model")

@@ -26,8 +26,8 @@ MODES = Modes(
         **dict.fromkeys(_SEARCH.split(), (SEARCH,)),
     },
     refusals={
-        EXPLAIN: "is for a search, and --explain makes none; leave one of them out",
-        FIRST: "is for the search of the smallest plan, and --first stops earlier; leave one of them out",
+        EXPLAIN: "is for a search, but --explain makes none; omit one of them",
+        FIRST: "is for the search of the smallest plan, but --first stops earlier; omit one of them",
         SEARCH: "",  # only options with a reason of their own
         **dict.fromkeys(["ranges", "dump", "fixed"], "is for --explain; add --explain, or leave it out"),
         "rounds": "is for --first; add --first, or leave it out",

@@ -87,7 +87,7 @@ def run(options: Options) -> int:
     print_lines(found.lines())
     of_cured = "" if start is None else f"-m {folder / CURED} "
     print(
-        f"{folder}: to make its fixed model, sgsdump calibrate with {of_cured}--input-config "
+        f"{folder}: to make its fixed model, run sgsdump calibrate with {of_cured}--input-config "
         f"{folder / 'input_config.ini'} --quant-level {found.quant_level} --quant-file "
         f"{folder / 'optimized_quant_info.json'} (the SDK takes optimized_quant_info.pkl)"
     )

@@ -94,7 +94,10 @@ def compared_models(
     wrong = {name: found.wrong for name, found in weights.items() if found.wrong}
     unknown = "" if weights else "no weight of the quantised model matches the float model"
     if len(wrong) > MANY * len(weights):
-        wrong, unknown = {}, "most differ from this float model's rounded weights. Was the model quantised from it?"
+        wrong, unknown = (
+            {},
+            "most differ from the rounded weights of this float model. Was the model quantised from it?",
+        )
     findings = [_finding(found, comparison) for found in weights.values() if found.name in wrong]
     comparison = replace(comparison, causes=(*findings, *comparison.causes))
     return ComparedModels(Compared(comparison, *dumps), wrong, unknown, worst.found)

@@ -137,7 +137,7 @@ def _check_inputs(model: Model, fixed: Model, path: Path) -> None:
     ours, theirs = (BranchGuard(each).taken for each in (model, fixed))
     if theirs and ours != theirs:
         raise ModelError(
-            f"{path}: made with other branches of the model's Ifs than these inputs take "
+            f"{path}: made for other branches of the If operators than these inputs take "
             f"({_branches(theirs)}; here {_branches(ours)}). Use inputs that take the same branches"
         )
 

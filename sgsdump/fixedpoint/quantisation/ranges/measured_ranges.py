@@ -442,7 +442,7 @@ def _both(first: dict, other: dict) -> dict:
         try:
             result[name] = result[name].merged(statistics)
         except ValueError as error:
-            raise InputError(f"tensor {name!r} has another number of channels on another image: {error}") from error
+            raise InputError(f"the number of channels of tensor {name!r} differs between images: {error}") from error
     return result
 
 

@@ -248,7 +248,9 @@ def _together(
     if first is None or second is None:
         return first or second  # type: ignore[return-value]
     if first[0] != second[0]:
-        raise InputError(f"tensor {name!r} has another number of channels on another image: {first[0]} and {second[0]}")
+        raise InputError(
+            f"the number of channels of tensor {name!r} differs between images: {first[0]} and {second[0]}"
+        )
     return first[0], first[1].merged(second[1])
 
 

@@ -80,7 +80,9 @@ def unreadable(tensor):
         return ""
     size = tensor.numel() * tensor.element_size()
     if size > MOST_REPEATED and size > REPEATED * tensor.untyped_storage().nbytes():
-        return f"a view repeats its memory more than {REPEATED} times, to more than {MOST_REPEATED >> 30} GiB"
+        return (
+            f"it is a view that repeats its memory more than {REPEATED} times, to more than {MOST_REPEATED >> 30} GiB"
+        )
     return ""
 
 
