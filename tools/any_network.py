@@ -129,12 +129,20 @@ class Records:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true", help="three small networks")
-    parser.add_argument("--only", metavar="NAME,NAME", help="these networks")
-    parser.add_argument("--commands", metavar="NAME,NAME", default=",".join(COMMANDS), help="these commands")
-    parser.add_argument("--models", type=Path, metavar="FOLDER", help="the .onnx files of a folder instead")
-    parser.add_argument("--timeout", type=float, default=300, metavar="S", help="for a command (default: %(default)g)")
-    parser.add_argument("--records", type=Path, metavar="FILE", help="keep each cell there, and go on from there")
+    parser.add_argument("--short", action="store_true", help="run only three small networks")
+    parser.add_argument("--only", metavar="NAME,NAME", help="run only these networks")
+    parser.add_argument("--commands", metavar="NAME,NAME", default=",".join(COMMANDS), help="run only these commands")
+    parser.add_argument("--models", type=Path, metavar="FOLDER", help="run the .onnx files of this folder instead")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=300,
+        metavar="S",
+        help="time limit of a command in seconds (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--records", type=Path, metavar="FILE", help="write each result to this file, and skip results already in it"
+    )
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     commands = args.commands.split(",")

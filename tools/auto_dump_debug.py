@@ -48,7 +48,7 @@ def run(given: Sequence[str]) -> int:
         return compare_dumps(*map(Path, given[1:]))
     if len(given) == 7:
         return compare_models(*given[1:4], *given[5:])
-    raise ConfigError(f"{len(given)} arguments given, it takes 3 or 7; see --help")
+    raise ConfigError(f"{len(given)} arguments given, but 3 or 7 are needed; see --help")
 
 
 def compare_dumps(sample: Path, benchmark: Path) -> int:

@@ -50,9 +50,11 @@ class Outcome(NamedTuple):
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sample", type=int, metavar="N", help="only N cases, drawn")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the draw (%(default)s)")
-    parser.add_argument("--only", default="", metavar="WORD", help="only cases whose name holds WORD")
+    parser.add_argument("--sample", type=int, metavar="N", help="run only N random cases")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="S", help="seed of the random choice (default: %(default)s)"
+    )
+    parser.add_argument("--only", default="", metavar="WORD", help="only cases whose name contains WORD")
     args = parser.parse_args(argv)
     cases = [case for case in all_cases() if args.only in case.name]
     if args.sample and args.sample < len(cases):
@@ -115,14 +117,18 @@ def judge(case: Case) -> Outcome:
     except SgsdumpError as error:
         text = str(error)
         if "\n" in text:
-            return Outcome("finding", f"refused in more than one line: {text!r}")
+            return Outcome("finding", f"the error message has more than one line:  {text!r}")
         if any(reason in text for reason in NOT_FED):
             return Outcome("not fed")
-        return Outcome("refused") if wanted is None else Outcome("finding", f"onnxruntime runs it, refused: {text}")
+        return (
+            Outcome("refused")
+            if wanted is None
+            else Outcome("finding", f"onnxruntime runs the model, but sgsdump refuses it: {text}")
+        )
     except Exception as error:
         return Outcome("finding", f"{type(error).__name__}: {str(error)[:200]}")
     if wanted is None:
-        return Outcome("finding", "onnxruntime does not run it, the dump does")
+        return Outcome("finding", "onnxruntime cannot run the model, but sgsdump dumps it")
     return compare(wanted, layers, runner.skipped)
 
 

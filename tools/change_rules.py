@@ -89,7 +89,9 @@ def changed(source: str, change: RuleChange) -> str:
         if textwrap.dedent("\n".join(lines[start : start + count])).splitlines() == list(change.removed)
     ]
     if len(starts) != 1:
-        raise ValueError(f"{LIST.name}: {change.removed[0]!r} stands {len(starts)} times in {change.path}, not once")
+        raise ValueError(
+            f"{LIST.name}: {change.removed[0]!r} occurs {len(starts)} times in {change.path}; it must occur once"
+        )
     start = starts[0]
     indent = lines[start][: len(lines[start]) - len(lines[start].lstrip())]
     lines[start : start + count] = [indent + line for line in change.added]
@@ -112,7 +114,7 @@ def is_noticed(tree: Path, change: RuleChange) -> bool:
         file.write_text(original, encoding="utf-8")
     alike = noticed and _failure(tree, change)
     if alike:
-        raise RuntimeError(f"{' '.join(change.tests)}: fails without the change too: {alike}")
+        raise RuntimeError(f"{' '.join(change.tests)}: also fails without the change: {alike}")
     return bool(noticed)
 
 
@@ -132,19 +134,19 @@ def _failure(tree: Path, change: RuleChange) -> str:
             output, _ = run.communicate(timeout=SECONDS)
         except subprocess.TimeoutExpired:
             os.killpg(run.pid, signal.SIGKILL)  # with the programs that the tests started
-            return f"not at its end after {SECONDS} seconds"
+            return f"did not finish within {SECONDS} seconds"
         except BaseException:
             os.killpg(run.pid, signal.SIGKILL)
             raise
     if run.returncode not in (PASSED, FAILED):  # such as: all are skipped, for want of torch
-        raise RuntimeError(f"{' '.join(change.tests)}: no test ran to its end: {output[-500:]}")
+        raise RuntimeError(f"{' '.join(change.tests)}: no test finished:  {output[-500:]}")
     return "" if run.returncode == PASSED else output[-500:]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--only", action="append", metavar="WORD", help="entries with this word in the path or the rule"
+        "--only", action="append", metavar="WORD", help="check only entries with this word in the path or the rule"
     )
     scratch = Path(tempfile.gettempdir()) / "sgsdump-rules"
     parser.add_argument("--scratch", type=Path, default=scratch, help=f"folder for the copy ({scratch})")

@@ -31,11 +31,13 @@ GROUPS = ("quantisation", "executors", "dumps", "backends", "programs", "precisi
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--group", choices=GROUPS, action="append", help="default: all")
-    parser.add_argument("--kind", help="only plants of this kind")
-    parser.add_argument("--healthy", action="store_true", help="only the kinds that plant nothing")
-    parser.add_argument("--plants", type=int, default=60, help="per group (default: %(default)s)")
+    parser.add_argument("--kind", help="run only planted faults of this kind")
+    parser.add_argument("--healthy", action="store_true", help="run only kinds without a planted fault")
+    parser.add_argument(
+        "--plants", type=int, default=60, help="number of planted faults per group (default: %(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--verbose", action="store_true", help="print each plant that was not named first")
+    parser.add_argument("--verbose", action="store_true", help="print each planted fault that was not named first")
     args = parser.parse_args()
     print("| group | kind | plants | first | among three |\n|---|---|---|---|---|")
     for group in args.group or GROUPS:

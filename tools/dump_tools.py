@@ -68,7 +68,9 @@ def _common(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("-d", "--onnx_dir", dest="model", type=Path, required=True, metavar="MODEL", help="ONNX model")
     sub.add_argument("-mt", "--model_type", metavar="TYPE", help="float16 or fp16 runs a float16 copy of the model")
     sub.add_argument("-i", "--input_file", metavar="NAME:FILE.npy", help="input arrays, separated by commas")
-    sub.add_argument("-p", "--passed_path", type=Path, metavar="FILE.py", help="sdaa: file of passes to run")
+    sub.add_argument(
+        "-p", "--passed_path", type=Path, metavar="FILE.py", help="sdaa: Python file with the compiler passes to run"
+    )
     sub.add_argument("-cd", "--compare_dir", type=Path, metavar="DIR", help="dump to compare the outputs with")
     sub.add_argument("-g", "--golden_dir", type=Path, metavar="DIR", help="golden dump, for the three-way comparison")
     sub.add_argument(
@@ -76,7 +78,7 @@ def _common(sub: argparse.ArgumentParser) -> None:
         "--input_tag",
         type=float,
         metavar="X",
-        help="highest ratio of the error to the error of -cd, both against -g (default: 10)",
+        help="highest allowed error as a multiple of the error of -cd, both against -g (default: 10)",
     )
     sub.add_argument("-t1", "--th1", type=float, metavar="X", help="limit of diff3 and all_close (default: 1e-6)")
     sub.add_argument(

@@ -97,10 +97,12 @@ class Reference:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=96, help="in all (%(default)s)")
-    parser.add_argument("--full", type=int, default=12, help="dumps that run out of room (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments (%(default)s)")
-    parser.add_argument("--short", action="store_true", help="4 kills and 2 dumps that run out of room")
+    parser.add_argument("--kills", type=int, default=96, help="total number of kills (default: %(default)s)")
+    parser.add_argument(
+        "--full", type=int, default=12, help="number of dumps that run out of disk space (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the moments of the kills (default: %(default)s)")
+    parser.add_argument("--short", action="store_true", help="only 4 kills and 2 dumps that run out of disk space")
     args = parser.parse_args(argv)
     kills, full = (4, 2) if args.short else (args.kills, args.full)
     draw = random.Random(args.seed)
@@ -121,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 for line in found:
                     print(f"{content}, {how}: {line}", flush=True)
             else:
-                outcomes["left out: the system allows no tmpfs"] += 1
+                outcomes["skipped: the system allows no tmpfs"] += 1
             shutil.rmtree(out, ignore_errors=True)
     print(f"{kills} kills, {full} dumps out of room; {findings} findings")
     for what, times in sorted(outcomes.items()):
@@ -223,7 +225,7 @@ def looked_at(out: Path, whole: Reference, outcomes: Counter[str]) -> Iterator[s
         rounds = list(opened(root))
     except SgsdumpError as error:
         if any(in_frames(path) for path in root.glob("rounds/*/*.round")):
-            yield f"it does not open: {error}"
+            yield f"the dump does not open: {error}"
         outcomes["no tensor yet"] += 1
         return
     for index, (step, dump) in enumerate(rounds):
@@ -231,14 +233,14 @@ def looked_at(out: Path, whole: Reference, outcomes: Counter[str]) -> Iterator[s
         if found != expected[: len(found)]:
             yield f"round {step} has other tensors than the reference"
         if len(found) < len(expected) and index < len(rounds) - 1:
-            yield f"round {step} has {len(found)} of {len(expected)} tensors, and rounds follow it"
+            yield f"round {step} has only {len(found)} of {len(expected)} tensors, although later rounds follow"
         if len(found) != in_frames(dump.path):
             yield f"round {step} opens with {len(found)} tensors of {in_frames(dump.path)} in whole frames"
         if is_said and not any("not complete" in note for note in dump.notes):
-            yield f"round {step} does not say that the dump is not complete"
+            yield f"round {step} does not report that the dump is incomplete"
     are_all = len(rounds) == ROUNDS and len(tensors_of(rounds[-1][1])) == len(whole.tensors[ROUNDS - 1])
     if not are_all and not is_said:
-        yield "it says that it is complete"
+        yield "the dump reports that it is complete"
     if not rounds:
         outcomes["no tensor yet"] += 1
     elif len(tensors_of(rounds[-1][1])) < len(whole.tensors[rounds[-1][0]]):

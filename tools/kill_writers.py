@@ -98,9 +98,9 @@ JOBS = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=1000, help="in all (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of the instants (%(default)s)")
-    parser.add_argument("--only", default="", metavar="WORD", help="only commands whose name holds WORD")
+    parser.add_argument("--kills", type=int, default=1000, help="total number of kills (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the moments of the kills (default: %(default)s)")
+    parser.add_argument("--only", default="", metavar="WORD", help="only commands whose name contains WORD")
     args = parser.parse_args(argv)
     jobs = [job for job in JOBS if args.only in job.name]
     draw = random.Random(args.seed)
@@ -172,7 +172,7 @@ def trials(job: Job, folder: Path, kills: int, draw: random.Random, outcomes: Co
             findings.append(f"killed {how}: {dict(zip(job.results, ages))}")
         run(job.newer, work)
         if any(digest(work / r, job.kept) != digest(newer / r, job.kept) for r in job.results):
-            findings.append(f"killed {how}: the next run does not give the newer result")
+            findings.append(f"killed {how}: the next run does not write the newer result")
         left = {n for n in strays(work, job) - strays(newer, job) if n.endswith(".partial") or not asides}
         if left:
             findings.append(f"killed {how}: left behind {sorted(left)[:3]}")

@@ -59,9 +59,9 @@ class Finding(Exception):
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true", help="small models, level L1")
-    parser.add_argument("--only", default="", metavar="WORD", help="only models whose name holds WORD")
-    parser.add_argument("--level", choices=LEVELS, help="only this level")
+    parser.add_argument("--short", action="store_true", help="run only small models, at level L1")
+    parser.add_argument("--only", default="", metavar="WORD", help="only models whose name contains WORD")
+    parser.add_argument("--level", choices=LEVELS, help="run only this level")
     args = parser.parse_args(argv)
     from sgsdump.files.process import working_in
 
@@ -129,7 +129,7 @@ def through(proto: onnx.ModelProto, level: str) -> str:
 def _find_silent(command: str, clipped: list[str], said: str) -> None:
     silent = [name for name in clipped if not named(name, said)]
     if silent:
-        raise Finding(f"clipped in silence by {command}: {', '.join(silent)}")
+        raise Finding(f"{command} clipped without a warning:  {', '.join(silent)}")
 
 
 def run(command: str, *statuses: int) -> str:

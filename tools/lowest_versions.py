@@ -18,7 +18,7 @@ BOUND = re.compile(r"([A-Za-z0-9_.-]+)\s*>=\s*([0-9][0-9a-z.]*)(?:\s*,.*)?")
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("extras", nargs="*", help="extras whose packages are wanted too, such as test")
+    parser.add_argument("extras", nargs="*", help="extras whose packages are also listed, such as test")
     args = parser.parse_args(argv)
     print("\n".join(constraints(PYPROJECT, args.extras)))
     return 0
@@ -36,7 +36,7 @@ def constraints(pyproject: Path, extras: Sequence[str] = ()) -> list[str]:
     for requirement in (*project["dependencies"], *_of_extras(project, extras)):
         bound = BOUND.fullmatch(requirement)
         if bound is None:
-            raise ValueError(f"{pyproject.name}: {requirement!r} does not say its lowest version as NAME>=VERSION")
+            raise ValueError(f"{pyproject.name}: {requirement!r} must give its lowest version as NAME>=VERSION")
         name, version = bound.groups()
         if found.setdefault(name, version) != version:
             raise ValueError(f"{pyproject.name}: {name} has two lowest versions, {found[name]} and {version}")

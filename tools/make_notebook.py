@@ -61,7 +61,7 @@ def printed(document: dict) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--run", action="store_true", help="run a copy by nbconvert")
+    parser.add_argument("--run", action="store_true", help="also run a copy with nbconvert")
     wants_run = parser.parse_args().run
     NOTEBOOK.write_text(notebook_of(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     if not wants_run:

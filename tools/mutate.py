@@ -141,15 +141,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--room", action="append", choices=ROOMS, help="this room only (may be repeated)")
-    parser.add_argument("--module", metavar="FILE", help="this file only, as sgsdump/tensors/types.py")
-    parser.add_argument("--sample", type=int, metavar="N", help="so many sites of each room (all of them)")
-    parser.add_argument("--seed", type=int, default=0, help="for the choice of sites and of the change at each (0)")
-    parser.add_argument("--budget", type=float, default=60, metavar="SECONDS", help="of tests for each mutant (60)")
+    parser.add_argument("--room", action="append", choices=ROOMS, help="only this part of the package; may be repeated")
+    parser.add_argument("--module", metavar="FILE", help="only this file, such as sgsdump/tensors/types.py")
+    parser.add_argument(
+        "--sample", type=int, metavar="N", help="number of random sites per part of the package (default: all)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the choice of sites and changes (default: 0)")
+    parser.add_argument(
+        "--budget", type=float, default=60, metavar="SECONDS", help="seconds of tests per mutant (default: 60)"
+    )
     place = Path(tempfile.gettempdir()) / "sgsdump-mutation"
     parser.add_argument("--scratch", type=Path, default=place, help=f"folder for the copy and the traces ({place})")
-    parser.add_argument("--fresh", action="store_true", help="try again what was killed before in the same source")
-    parser.add_argument("--verbose", action="store_true", help="say what became of every mutant")
+    parser.add_argument(
+        "--fresh", action="store_true", help="also run mutants of unchanged source that were killed before"
+    )
+    parser.add_argument("--verbose", action="store_true", help="print the outcome of every mutant")
     return parser
 
 
@@ -185,7 +191,7 @@ def room_trace(room: Room, tree: Path, scratch: Path, verbose: bool) -> Trace:
                 sys.exit(f"mutate.py: {name} could not be traced; see {scratch / 'trace.log'}")
         trace = Trace.load(place)
         for test in sorted(trace.failed):
-            print(f"fails without a mutant, left out: {test}")
+            print(f"skipped, because it fails without a mutant:  {test}")
         if verbose:
             print(f"{name}: {len(trace.seconds)} tests, {sum(trace.seconds.values()):.1f} s", flush=True)
         whole.add(trace)

@@ -117,7 +117,7 @@ def check(names: Sequence[str], folder: Path, jobs: int) -> Iterator[tuple[str, 
         yield from two_captures(a, b, names, mode)
     capture = captures["tensor", RUBBISH[0]].result()
     if seen_by_hooks.result().text != alone.text:
-        yield "all", "hooks of its own change what the program computes"
+        yield "all", "the test's own hooks change the results of the program"
     seen = pickle.loads(watched.read_bytes())  # of this script's own making
     for name in names:
         yield from same_outputs(capture, name, frozenset(seen[name]["modules"]), seen[name]["outputs"])
@@ -209,16 +209,18 @@ def named_first(capture: Capture, planted: Capture, name: str, target: str) -> I
     found = first.output.module if first else "none"
     weight = f"the weight {target}.weight"
     if found != target and not (first and any(row.origin == weight for row in first.inputs)):
-        yield name, f"the weight of {target} was changed, named first is {found}: {first}"
+        yield name, f"the weight of {target} was changed, but {found} is named first: {first}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="programs (all)")
-    parser.add_argument("--size", type=int, default=10, metavar="N", help="so many in one process (10)")
-    parser.add_argument("--draw", type=int, metavar="N", help="only so many of them")
-    parser.add_argument("--seed", type=int, default=0, help="of the draw")
-    parser.add_argument("--jobs", type=int, default=2, help="processes at a time (2)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="programs to run (default: all)")
+    parser.add_argument(
+        "--size", type=int, default=10, metavar="N", help="number of programs per process (default: 10)"
+    )
+    parser.add_argument("--draw", type=int, metavar="N", help="run only N random programs")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random choice")
+    parser.add_argument("--jobs", type=int, default=2, help="number of parallel processes (default: 2)")
     args = parser.parse_args(argv)
     unknown = [name for name in args.names if name not in PROGRAMS]
     if unknown:
@@ -244,8 +246,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         wrong += found
     bad = {name for name, _ in wrong}
     print(
-        f"{len(names)} programs: {len(names) - len(bad)} as they should be"
-        + (f"; not: {', '.join(sorted(bad))}" if bad else "")
+        f"{len(names)} programs: {len(names) - len(bad)} correct"
+        + (f"; wrong: {', '.join(sorted(bad))}" if bad else "")
     )
     return 1 if wrong else 0
 

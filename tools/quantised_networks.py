@@ -222,14 +222,14 @@ def _original(net: Path, stored: np.ndarray) -> str:
 def check(way: str, net: Path, feeds: list[Feed], folder: Path) -> bool:
     module, run = WAYS[way]
     if importlib.util.find_spec(module) is None:
-        print(f"{way}: left out, {module} is not installed")
+        print(f"{way}: skipped, because {module} is not installed")
         return True
     stem = way.replace(" ", "_")
     path = folder / f"{stem}.onnx"
     try:
         run(net, path, feeds[:4], LeftFloat(()))
     except Exception as error:
-        print(f"{way}: left out, its tool cannot quantise this net: {type(error).__name__}: {error}")
+        print(f"{way}: skipped, because its tool cannot quantise this model:  {type(error).__name__}: {error}")
         return True
     checked = Checked(net, path, feeds, folder)
     right, total = checked.paired()

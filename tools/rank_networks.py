@@ -305,12 +305,12 @@ def _fits(sizes: list[int | None], shape: tuple[int, ...]) -> bool:
 
 def _apart(values: dict[str, np.ndarray], real: dict[str, np.ndarray], same: bool) -> Iterator[str]:
     if not values.keys() & real.keys():
-        yield "it gives none of the tensors"
+        yield "it returns none of the tensors"
     for name in values.keys() & real.keys():
         one, other = values[name], real[name]
         largest = max(np.abs(other).max(initial=0), 1e-6)
         if one.shape != other.shape:
-            yield f"{name} has the shape {list(one.shape)}, not {list(other.shape)}"
+            yield f"{name} has the shape {list(one.shape)} instead of {list(other.shape)}"
         elif (same and not np.array_equal(one, other)) or np.abs(one - other).max(initial=0) > CLOSE * largest:
             yield f"{name} differs by {np.abs(one - other).max():.3g}"
 
@@ -320,7 +320,7 @@ def main() -> int:
     parser.add_argument("--networks", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--diagnose", action="store_true", help="through diagnose as well")
+    parser.add_argument("--diagnose", action="store_true", help="also run diagnose on each model")
     args = parser.parse_args()
     count, refused = 0, 0
     for number in range(args.first, args.first + args.networks):

@@ -96,11 +96,13 @@ class Draws:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--net", action="append", choices=["rfb", *TRAINED, *SMALL], help="default: all but rfb")
-    parser.add_argument("--level", default="L1", help="of calibration (default: %(default)s)")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="where rfb's files are")
+    parser.add_argument("--level", default="L1", help="calibration level (default: %(default)s)")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder with the files of rfb")
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--short", action="store_true", help="the first small net, ten pictures, two draws")
+    parser.add_argument(
+        "--short", action="store_true", help="run only the first small model on ten images with two seeds"
+    )
     args = parser.parse_args()
     drawn, measured = (SHORT_DRAWN, SHORT_MEASURED) if args.short else (DRAWN, MEASURED)
     names = args.net or ([*SMALL][:1] if args.short else [*TRAINED, *SMALL])

@@ -34,12 +34,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bug", choices=[bug.name for bug in BUGS], action="append", help="default: all")
     parser.add_argument(
-        "--healthy", action="store_true", help="models and programs without a bug: nothing is to be blamed"
+        "--healthy", action="store_true", help="run models and programs without a bug; no cause may be named"
     )
-    parser.add_argument("--golden", action="store_true", help="those of 16 bits, the side without the bug in float32")
+    parser.add_argument(
+        "--golden", action="store_true", help="run the 16-bit bugs against a side without the bug in float32"
+    )
     parser.add_argument("--list", action="store_true", help="print the bugs and run nothing")
-    parser.add_argument("--keep", type=Path, help="keep the dumps here, and use those that are there")
-    parser.add_argument("--jobs", type=int, default=1, help="bugs at a time (default: %(default)s)")
+    parser.add_argument("--keep", type=Path, help="keep the dumps in this folder, and reuse dumps from there")
+    parser.add_argument("--jobs", type=int, default=1, help="number of bugs run in parallel (default: %(default)s)")
     args = parser.parse_args()
     bugs = [bug for bug in BUGS if not args.bug or bug.name in args.bug]
     if args.healthy:

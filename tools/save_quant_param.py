@@ -29,7 +29,9 @@ def run(argv: Sequence[str]) -> int:
     from sgsdump.sidecars import quant_param
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-m", "--model", required=True, help="fixed model: fixed.sim, or ONNX of calibrator.py")
+    parser.add_argument(
+        "-m", "--model", required=True, help="fixed model: fixed.sim, or the ONNX file of calibrator.py"
+    )
     parser.add_argument(
         "--output_mode", choices=list(FORMS), default="JSON", help="format of the file (default: %(default)s)"
     )

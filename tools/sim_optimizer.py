@@ -38,7 +38,7 @@ def run(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-i", "--image", required=True, help="image, folder or list file")
     parser.add_argument("-m", "--model", required=True, help="float model: .sim, ONNX, or Caffe's .prototxt")
-    parser.add_argument("--weight_file", help="weights of a Caffe model (no option of the SDK)")
+    parser.add_argument("--weight_file", help="weights of a Caffe model (not an option of the SDK)")
     parser.add_argument(
         "-n", "--preprocess", help="preprocess file(s) or SDK presets, one per input, separated by commas"
     )

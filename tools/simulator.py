@@ -52,7 +52,7 @@ def run(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-i", "--image", required=True, help="image, folder or list file")
     parser.add_argument("-m", "--model", required=True, help="float model, fixed model, or offline image (.img)")
-    parser.add_argument("--weight_file", help="weights of a Caffe model (no option of the SDK)")
+    parser.add_argument("--weight_file", help="weights of a Caffe model (not an option of the SDK)")
     parser.add_argument("-l", "--label", help="file with the names of the classes, one per line")
     parser.add_argument("-c", "--category", required=True, choices=["Classification", "Detection", "Unknown"],
                         help="form of the printed outputs")  # fmt: skip

@@ -181,8 +181,8 @@ MEASURES = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", nargs="*", help="words of the measures to take (default: all)")
-    parser.add_argument("--modules", action="store_true", help="list what was counted")
+    parser.add_argument("name", nargs="*", help="take only measures whose name has these words (default: all)")
+    parser.add_argument("--modules", action="store_true", help="list the counted modules")
     args = parser.parse_args()
     print("| measure | measured | target |\n|---|---|---|")
     for name, measure in MEASURES.items():

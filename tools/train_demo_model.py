@@ -6,7 +6,7 @@ divided by that. A Relu lies between them, so the float function stays the same,
 longer fits: in INT8 the two pointwise convolutions lose their quiet channels, in INT16 they are whole again.
 
     python tools/train_demo_model.py            train, write digits.onnx and digits.npz, print the figures
-    python tools/train_demo_model.py --check    print the figures of the files that are there
+    python tools/train_demo_model.py --check    print the figures of the existing files
 
 Needs torch, scikit-learn, onnx, onnxruntime and numpy; the package itself needs only the two files.
 """
@@ -280,7 +280,7 @@ def write_samples() -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="print the figures of the files that are there")
+    parser.add_argument("--check", action="store_true", help="print the figures of the existing files")
     torch.set_num_threads(1)
     if not parser.parse_args().check:
         write_samples()

@@ -123,7 +123,7 @@ def check_user(name: str, archive: Path, folder: Path, is_compiled: bool) -> Non
     version = run(environment / "bin" / "sgsdump", "--version", cwd=place, env=clean).strip()
     print(f"{name}: {version}")
     if ("compiled sums" in version) != is_compiled:
-        raise RuntimeError(f"{name}: compiled sums are {'wanted' if is_compiled else 'not to be had'}")
+        raise RuntimeError(f"{name}: compiled sums must be {'present' if is_compiled else 'absent'}")
     for path in (NOTEBOOK, TRAINING):
         shutil.copy(path, place)
     begin = time.monotonic()
@@ -141,7 +141,7 @@ def check_user(name: str, archive: Path, folder: Path, is_compiled: bool) -> Non
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--short", action="store_true", help="the archives alone, without their users")
+    parser.add_argument("--short", action="store_true", help="check only the archives, without installing them")
     is_short = parser.parse_args().short
     if missing := absent():
         line = f"{sys.executable} -m pip install {' '.join(missing)}"
@@ -154,7 +154,7 @@ def main() -> int:
             wheel = repaired(wheel, folder / "repaired") if sys.platform == "linux" else wheel
             print(check_tags(wheel))
             python("twine", "check", "--strict", wheel, source)
-            print(f"{source.name}: {source.stat().st_size / 1e6:.1f} MB; twine has no complaint of either")
+            print(f"{source.name}: {source.stat().st_size / 1e6:.1f} MB; twine accepts both archives")
             if not is_short:
                 check_user("with the wheel", wheel, folder / "wheel", is_compiled=True)
                 check_user("without a compiler", source, folder / "source_archive", is_compiled=False)

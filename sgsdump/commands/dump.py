@@ -8,7 +8,7 @@ examples:
   sgsdump dump -m net.prototxt --weight-file net.caffemodel -i cat.jpg -n preprocess.py
 
 the dump:
-  Tensors stand in topological order under their own names, as float32. 4-D
+  Tensors are in topological order under their own names, as float32. 4-D
   tensors are stored as NHWC, as the SDK's onnx_dump_data.py does.
 
 several inputs:
@@ -18,11 +18,11 @@ several inputs:
 
 the graph beside the dump:
   OUT.bin.graph.onnx holds the nodes and names of the model, no weights.
-  compare and report read it to find which layer feeds which. You may delete
-  it. If you rename the dump, rename it too.
+  compare and report use this file to find which layer feeds which. You may
+  delete the file. If you rename the dump, rename this file too.
 
 Caffe models:
-  Blobs are dumped as pycaffe shows them: without the first input, and an
+  Blobs are dumped as pycaffe shows them: the first input is omitted, and an
   overwritten blob has its last value. --every-layer adds the overwritten
   values under the names of their layers (docs/caffe.md).
 """

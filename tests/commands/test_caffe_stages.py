@@ -117,7 +117,7 @@ def test_a_histogram_of_a_reference_takes_the_range_of_a_blobs_last_stage(net, c
     capsys.readouterr()
     assert main(["histogram", "ref.bin", "log/tensor_min_max.txt"]) == 0
     said = capsys.readouterr().out
-    assert "3 pictures in Histograms" in said and "outside" not in said
+    assert "3 charts in Histograms" in said and "outside" not in said
 
 
 def test_a_blob_that_no_tensor_is_called_is_its_last_stage(net, capsys):

@@ -104,7 +104,10 @@ def test_what_the_model_has_no_node_for_is_named(folder, capsys):
     sgsdump.save_dump({"c1": np.ones(3, np.float32), "other": np.ones(3, np.float32)}, "more.npz")
     assert main("compare more.npz more.npz --annotate net.onnx out.onnx".split()) == 0
     out = capsys.readouterr().out
-    assert "Annotated model out.onnx: 1 layer at its node.\n  without a node in it (1):\n    other\n" in out
+    assert (
+        "Annotated model out.onnx: 1 layer at its node.\n  compared layers without a node in the model (1):\n    "
+        "other\n" in out
+    )
 
 
 def test_the_layers_of_a_fixed_model_are_at_their_integers(folder, capsys):

@@ -82,11 +82,11 @@ def test_why_nothing_pairs_is_said_where_a_name_is_there_in_another_role(tmp_pat
     save_dump({"a": np.ones(3, np.float32)}, "a.npz")
     save_dump({"b": np.ones(3, np.float32)}, "b.npz")
     assert main(["compare", "a.npz", "b.npz"]) == 2
-    assert capsys.readouterr().err.endswith("and no name agrees; are they dumps of one model?\n")
+    assert capsys.readouterr().err.endswith("but no name agrees; are both dumps of the same model?\n")
     ones = np.ones(3, np.float32)
     save_dump(Dump([Record("out", 0, 0, "Conv", Tensor.of("x", ones))]), "sample.bin")
     save_dump(
         Dump([Record(io, 0, 0, "Conv", Tensor.of(name, ones)) for io, name in (("in", "x"), ("out", "y"))]), "b.bin"
     )
     assert main(["compare", "sample.bin", "b.bin"]) == 2
-    assert "and no name agrees; x: " in capsys.readouterr().err
+    assert "but no name agrees; x: " in capsys.readouterr().err

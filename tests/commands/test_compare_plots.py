@@ -46,7 +46,7 @@ def pictures(folder):
 
 def test_the_error_and_the_histograms(folder, capsys):
     assert main("compare fixed.npz float.npz --plots out/".split()) == 0
-    assert "Pictures: out/error.png, out/histograms.png\n" in capsys.readouterr().out
+    assert "Charts: out/error.png, out/histograms.png\n" in capsys.readouterr().out
     found = pictures(folder / "out")
     assert set(found) == {"error.png", "histograms.png"}
     page = found["histograms.png"]

@@ -116,7 +116,9 @@ def compared(place, sample, benchmark, *options):
 
 def first(text):
     """The operator and the module that the summary names."""
-    match = re.search(r"^The first that differs.* first(?: beyond rounding)? (\S+) \(\S+\) in (\S+), (.*)$", text, re.M)
+    match = re.search(
+        r"^The first run that differs.* first(?: beyond rounding)? (\S+) \(\S+\) in (\S+), (.*)$", text, re.M
+    )
     return match.groups() if match else None
 
 
@@ -124,7 +126,7 @@ def test_a_changed_weight_is_found_step_by_step(place, dumped):
     text = compared(place, dumped("--changed"), dumped())
     operator, module, why = first(text)
     assert operator.endswith("0_conv/0_convolution/output.0") and module == CHANGED
-    assert "input.1 (the weight blocks.1.conv.weight) RMSE" in why and "Runs compared: 2, of which differ: 2." in text
+    assert "input.1 (the weight blocks.1.conv.weight) RMSE" in why and "Runs compared: 2; different: 2." in text
     verdict = text.splitlines()[1:4]
     assert verdict[0].startswith("DIFFERS: output ")
     assert verdict[1].startswith("Cause: the parameter blocks.1.conv.weight differs by 0.1") and CHANGED in verdict[1]
@@ -135,8 +137,7 @@ def test_a_changed_weight_is_found_step_by_step(place, dumped):
 def test_a_version_with_one_more_operator_in_each_block(place, dumped):
     text = compared(place, dumped("--clip"), dumped())
     assert (
-        "Runs compared: 2, of which differ: 0.\nRuns with layers that only one side has: 2, first in step 0, rank 0, "
-        in text
+        "Runs compared: 2; different: 0.\nRuns with layers that only one side has: 2, first in step 0, rank 0, " in text
     )
     assert "the benchmark has no clip at this place of the network (blocks.0)" in text
     assert text.count("No cause: all compared values are equal.") == 3
@@ -157,13 +158,13 @@ def test_a_version_with_an_operator_that_changes_the_values(place, dumped):
 
 def test_modules_of_other_names(place, dumped):
     text = compared(place, dumped("--renamed"), dumped())
-    assert "Runs compared: 2, of which differ: 0.\n" in text and "only one side" not in text
+    assert "Runs compared: 2; different: 0.\n" in text and "only one side" not in text
     assert first(compared(place, dumped("--renamed", "--changed"), dumped()))[1] == CHANGED
 
 
 def test_another_batch_is_not_comparable_and_does_not_differ(place, dumped):
     text = compared(place, dumped("--pair"), dumped())
-    assert "Runs compared: 2, of which differ: 0; with layers that cannot be compared: 2." in text
+    assert "Runs compared: 2; different: 0; with layers that cannot be compared: 2." in text
     assert "layers cannot be compared, first 0_stem/input.0: sizes differ: sample 384 values [2, 3, 8, 8]" in text
 
 
@@ -178,7 +179,7 @@ def test_what_torchscript_folds_is_compared_behind_it(place, dumped, how):
     """Normalisations go into convolutions, and a product of its own stands for one with its bias."""
     text = compared(place, dumped(how), dumped())
     assert first(text) is None or "by rounding alone" in text
-    assert "Runs compared: 2, of which differ: 2, by rounding alone: 2." in text
+    assert "Runs compared: 2; different: 2, by rounding alone: 2." in text
     changed = compared(place, dumped(how, "--changed"), dumped())
     assert "by rounding alone: 2" not in changed
 
@@ -202,7 +203,7 @@ def test_one_program_with_torch_and_onnxruntime(place, dumped):
     assert len(re.findall(r"^[01] +0 +net/0 +onnxruntime/", listed, re.M)) == 2 and "graph=- for" in listed
     text = compared(place, f"{both}@graph=net", f"{both}@graph=-")
     assert text.count("Compared: 10 of 10 layers") == 2 and "argument" not in text
-    assert "Runs compared: 2, of which differ: 2, by rounding alone: 2." in text
+    assert "Runs compared: 2; different: 2, by rounding alone: 2." in text
     # The torch part changed: against the ONNX runs of the first program, and against its own torch runs.
     changed = dumped("--changed")
     operator, module, why = first(compared(place, changed, f"{both}@graph=net"))
@@ -215,7 +216,7 @@ def test_one_program_with_torch_and_onnxruntime(place, dumped):
     assert sgsdump("show", f"{both.parent}@step=1,graph=net", "prob", cwd=place).returncode == 2
     # Tree against tree pairs each part with its like.
     text = compared(place, both, both)
-    assert "Runs compared: 4, of which differ: 0." in text
+    assert "Runs compared: 4; different: 0." in text
 
 
 def test_one_tree_alone_is_told_what_lacks_in_one_line(place, dumped):

@@ -54,9 +54,9 @@ def test_what_an_argument_explains_is_not_rounding_alone(tmp_path):
     for name, gain, scale in (("good", 1.0, 1.0), ("rounded", 1.001, 1.0), ("bad", 1.001, 1.25)):
         put(tmp_path / name, [round_of(step, 1.0, gain, "bfloat16", {"scale": scale}) for step in range(6)])
     text = sgsdump("compare", "rounded", "good", cwd=tmp_path).stdout
-    assert "Runs compared: 6, of which differ: 6, by rounding alone: 6." in text
+    assert "Runs compared: 6; different: 6, by rounding alone: 6." in text
     text = sgsdump("compare", "bad", "good", cwd=tmp_path).stdout
-    assert "Runs compared: 6, of which differ: 6.\n" in text and "by rounding alone" not in text
+    assert "Runs compared: 6; different: 6.\n" in text and "by rounding alone" not in text
     assert "Cause: the argument scale differs at " in text and ": 1.25 in sample, 1.0 in benchmark." in text
 
 
@@ -76,7 +76,7 @@ def test_by_token_by_layer_by_operator_and_no_further_than_the_tokens_agree(tmp_
         "From step 4, rank 0 on, the programs had different inputs (0_embedding/input.0), for example because an "
         "earlier token differs. Later differences are not errors; 2 later rounds not compared." in text
     )
-    assert "The first that differs is step 2, rank 0" in text
+    assert "The first run that differs is step 2, rank 0" in text
     assert len(text.splitlines()) < 40
     every = sgsdump("compare", "bad", "good", "--top", "3", cwd=tmp_path).stdout
     assert every.count("== step") == 7 and "Rounds:" not in every
@@ -138,7 +138,7 @@ def test_rounds_of_threads_and_workers_pair_by_their_inputs(tmp_path, orders):
     for name, requests in zip(("a", "b"), orders):
         put_threads(tmp_path / name, requests)
     text = sgsdump("compare", "a", "b", cwd=tmp_path).stdout
-    assert "Runs compared: 3, of which differ: 0." in text
+    assert "Runs compared: 3; different: 0." in text
     assert "Runs of several threads or processes, paired by their inputs: 3" in text
     assert "The order" not in text
 

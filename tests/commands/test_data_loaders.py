@@ -245,7 +245,7 @@ def test_pictures_need_an_input_config_which_the_preprocess_file_tells(capsys: p
         ["tune", "-o", "b"],
     ):
         said = refused(*words, *given, capsys=capsys)
-        assert "sgsdump cfg input_config.ini -m net.onnx -n pre.py writes a file to check" in said
+        assert "sgsdump cfg input_config.ini -m net.onnx -n pre.py" in said
     assert sgsdump("cfg", "input_config.ini", "-m", "net.onnx", "-n", "pre.py") == 0
     (entry,) = input_config.read("input_config.ini").inputs
     assert (entry.training_format, entry.mean, entry.std) == ("BGR", (123.0, 117.0, 104.0), (58.0,) * 3)

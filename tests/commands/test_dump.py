@@ -209,5 +209,5 @@ def test_dumping_a_fixed_model_says_what_is_fed(folder: Path, capsys: pytest.Cap
     onnx.save(fixed, "fixed.onnx")
     assert main(["dump", "-m", "fixed.onnx", "-i", "x.npy"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("note: fixed.onnx is a fixed model: this dumps every node of its graph")
+    assert said.startswith("note: fixed.onnx is a fixed model: dump writes every node of its graph")
     assert "sgsdump simulate -m fixed.onnx -i x.npy -t Fixed" in said

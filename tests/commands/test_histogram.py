@@ -64,7 +64,7 @@ def test_one_picture_a_layer_and_a_summary_to_act_on(dump, ranges, work_folder, 
     assert run(dump, ranges) == 0
     assert {p.name for p in (work_folder / "Histograms").iterdir()} == PICTURES
     out = capsys.readouterr().out
-    assert out.startswith("5 pictures in Histograms; begin with Histograms/overview.png\n")
+    assert out.startswith("5 charts in Histograms; begin with Histograms/overview.png\n")
     wide, clipped, bad = (out.index(word) for word in ("Range wider than 30", "Clipped:", "NaN, Inf or empty (1):"))
     assert wide < out.index("1. sick") < clipped < out.index("2. clipped") < bad < out.index("4. broken")
     assert "Without a range, drawn without red lines (1): free\n" in out

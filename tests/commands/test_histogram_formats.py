@@ -34,7 +34,7 @@ def test_every_element_type_scalars_and_empty_ones(tmp_path: Path, capsys: pytes
     save_dump(tensors, tmp_path / "dump", "npz")
     assert main(["histogram", "dump"]) == 0
     out = capsys.readouterr().out
-    assert f"{len(arrays)} pictures in Histograms" in out
+    assert f"{len(arrays)} charts in Histograms" in out
     assert "NaN, Inf or empty (1)" in out and "empty" in out
     assert len(list((tmp_path / "Histograms").glob("*.png"))) >= len(arrays)
 
@@ -50,7 +50,7 @@ def test_genuine_dumps_are_drawn_or_told(name: str, shared: Path, capsys: pytest
     status = main(["histogram", str(shared / name)])
     said = capsys.readouterr()
     assert status in (0, 2) and "Traceback" not in said.err
-    assert "pictures in Histograms" in said.out if status == 0 else said.err.count("\n") == 1
+    assert "charts in Histograms" in said.out if status == 0 else said.err.count("\n") == 1
 
 
 def test_notes_are_printed_a_few_and_a_count(shared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

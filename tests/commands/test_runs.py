@@ -102,7 +102,7 @@ def test_trees_are_compared_run_by_run(tree: Path, tmp_path: Path, capsys: pytes
     other = tmp_path / "other"
     shutil.copytree(tree, other)
     status, out, _ = said(capsys, "compare", tree, other)
-    assert status == 0 and out.endswith("Runs compared: 4, of which differ: 0.\n")
+    assert status == 0 and out.endswith("Runs compared: 4; different: 0.\n")
     changed(other, 2, 1, 40)
     changed(other, 2, 0, 5)
     words = ["--max-rmse", 0.5, "--csv", tmp_path / "r.csv", "--json", tmp_path / "r.json"]
@@ -111,8 +111,8 @@ def test_trees_are_compared_run_by_run(tree: Path, tmp_path: Path, capsys: pytes
     titles = [line for line in out.splitlines() if line.startswith("== ")]
     assert titles == [f"== step {step}, rank {rank}" for step in (0, 2) for rank in (0, 1)]
     assert out.splitlines()[-2:] == [
-        "Runs compared: 4, of which differ: 2.",
-        "The first that differs is step 2, rank 0: 1 of 1 layers, first 0_Add/output.0",
+        "Runs compared: 4; different: 2.",
+        "The first run that differs is step 2, rank 0: 1 of 1 layers, first 0_Add/output.0",
     ]
     assert status == 1
     names = [f"r.step{step}-rank{rank}" for step in (0, 2) for rank in (0, 1)]
@@ -136,7 +136,7 @@ def test_runs_without_a_partner_and_other_trouble_are_told(
     status, out, _ = said(capsys, "compare", tree, other)
     assert status == 2 and "not compared: no layer in common" in out
     assert "Only in the sample: step 2, rank 1" in out
-    assert "Runs compared: 3, of which differ: 0; with layers that cannot be compared: 1." in out
+    assert "Runs compared: 3; different: 0; with layers that cannot be compared: 1." in out
     status, _, err = said(capsys, "compare", tree, other, "--write-name-map", tmp_path / "names.json")
     assert status == 2 and "--write-name-map is for one run" in err
     status, _, err = said(capsys, "judge", tree, tree, tree)
@@ -193,7 +193,7 @@ def test_a_genuine_tree_of_statistics_is_held_against_one_of_values(
     trees = shared / "ascend/atb_dump_tree"
     status, out, err = said(capsys, "compare", trees / "stats", trees / "all_f0")
     assert status == 0 and not err
-    assert "== step 1, rank 0" in out and "Runs compared: 2, of which differ: " in out
+    assert "== step 1, rank 0" in out and "Runs compared: 2; different: " in out
     assert out.count("Compared: ") == 2
 
 
@@ -202,7 +202,7 @@ def test_runs_known_by_the_same_have_files_by_their_folders(
 ) -> None:
     (tree / "tensors/1_4711").rename(tree / "tensors/0_4712")
     status, out, _ = said(capsys, "compare", tree, tree, "--json", tmp_path / "r.json")
-    assert status == 0 and "Runs compared: 4, of which differ: 0." in out
+    assert status == 0 and "Runs compared: 4; different: 0." in out
     assert sorted(path.name for path in tmp_path.glob("r.*.json")) == [
         f"r.tensors_0_471{process}_{step}.json" for process in (1, 2) for step in (0, 2)
     ]

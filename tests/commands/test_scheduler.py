@@ -173,7 +173,7 @@ def test_a_worker_that_finds_another_dump_says_so(dumps):
     files = _Files(Path("fixed.npz"), Path("float.npz"), Reading(), ())
     measure = _measuring(files, Measures.of((), None, None, crop=True))
     assert [row.name for row in measure([_PairIndex(0, 0, ("conv0", "conv0"), "name", "")])] == ["conv0"]
-    with pytest.raises(WorkerError, match=r"float\.npz on .* is another dump than here: it has 'conv1' where"):
+    with pytest.raises(WorkerError, match=r"float\.npz on .* is a different dump: it has 'conv1' instead"):
         measure([_PairIndex(0, 1, ("conv0", "conv7"), "name", "")])
     with pytest.raises(WorkerError, match="it has None where this one has 'conv9'"):
         measure([_PairIndex(0, 99, ("conv0", "conv9"), "name", "")])
@@ -182,7 +182,7 @@ def test_a_worker_that_finds_another_dump_says_so(dumps):
 def test_a_worker_that_does_not_find_the_dump_says_what_is_needed(dumps):
     files = _Files(Path("fixed.npz"), Path("gone.npz"), Reading(), ())
     with pytest.raises(
-        WorkerError, match=r"cannot open what is open here: .*gone\.npz.*a file system that all machines share"
+        WorkerError, match=r"cannot open a file that this machine opened: .*gone\.npz.*a shared file system"
     ):
         _measuring(files, Measures.of((), None, None, crop=True))
 

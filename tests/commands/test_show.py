@@ -160,7 +160,7 @@ def test_device_layouts_are_undone_and_integers_dequantised(dump, capsys):
     run(dump, "device", "--stored", "-o", "x.npy")
     assert np.load("x.npy").shape == (1, 1, 4, 6, 16)
     run(dump, "padded")
-    assert "NC1HWC0 as it lies" in capsys.readouterr().out
+    assert "NC1HWC0 as stored" in capsys.readouterr().out
     run(dump, "exact", "-o", "x.npy")
     np.testing.assert_array_equal(np.load("x.npy"), [[0, 1], [-1, -64]])
     run(dump, "exact", "--stored", "-o", "x.npy")
@@ -365,9 +365,9 @@ def test_twenty_worst_values_where_no_number_is_given(capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("=conv --worst 3", "--worst and --against belong together"),
+        ("=conv --worst 3", "--worst needs --against and one tensor"),
         ("--against b.npz", "and to one tensor"),
-        ("=conv [0] --against b.npz", "OPERATIONS does not go with --against"),
+        ("=conv [0] --against b.npz", "OPERATIONS cannot be combined with --against"),
         ("=conv --against b.npz --worst 0", "must be 1 or more, not 0"),
         ("=con --against b.npz", "did you mean '=conv'"),
     ],

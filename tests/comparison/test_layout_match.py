@@ -121,7 +121,7 @@ def test_a_stream_of_four_values_a_pixel(planar, swapped):
     pair = (Values(benchmark), Values(stream)) if swapped else (Values(stream), Values(benchmark))
     a, b, note = without_overallocation(*pair)
     np.testing.assert_array_equal(a.array, b.array)
-    assert a.array.size == picture.size and note == "R, G and B of the pixels' R, G, B, 0"
+    assert a.array.size == picture.size and note == "only R, G and B of pixels stored as R, G, B, 0"
 
 
 def test_a_dump_that_holds_three_quarters_of_such_a_stream():
@@ -131,7 +131,7 @@ def test_a_dump_that_holds_three_quarters_of_such_a_stream():
     a, b, note = without_overallocation(Values(stream), Values(picture))
     np.testing.assert_array_equal(a.array, picture.reshape(-1)[: 24 * 3])
     np.testing.assert_array_equal(b.array, a.array)
-    assert note.startswith("R, G and B of the first 24 pixels'")
+    assert note.startswith("only R, G and B of the first 24 pixels,")
 
 
 NHWC = noise(2, 4, 5, 3)

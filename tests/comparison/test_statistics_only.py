@@ -80,7 +80,7 @@ def test_reports_tell_it() -> None:
     limits = Thresholds(max_rmse=0.1)
     for name in ("sdk_table", "csv", "json"):
         assert "statistics only; relative errors: max 0.5" in REPORTS[name](found, limits)
-    assert "0.x (Add), statistics off by 0.5." in REPORTS["verdict"](found, limits)
+    assert "0.x (Add), statistics differ by 0.5." in REPORTS["verdict"](found, limits)
 
 
 def test_a_run_of_statistics_against_one_of_values(shared: Path) -> None:

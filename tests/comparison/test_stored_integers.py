@@ -65,7 +65,8 @@ def test_identical_and_different_layers_in_execution_order():
     ]  # fmt: skip
     assert comparison["a"].integers.identical and comparison["a"].verdict() == "pass"
     assert closing(comparison) == [
-        "integers: 1 of 3 layers identical; the first that differs is conv5 (CONV_2D): 12 of 4096 values, by at most "
+        "integers: 1 of 3 layers identical; the first layer that differs is conv5 (CONV_2D): 12 of 4096 values, by "
+        "at most "
         "1 step"
     ]
     table = REPORTS["sdk_table"](comparison, DOCUMENTED).splitlines()
@@ -125,11 +126,14 @@ def test_other_scales_and_types_are_told_and_not_counted(quant):
     described = f"sample {quant.dtype} scale {quant.scale:f} zero point {quant.zero_point}"
     assert failed.reason.startswith(f"quantised differently: {described}, benchmark uint8 scale 0.017201 zero point 3")
     first = f"b (CONV_2D): {described}, benchmark uint8 scale 0.017201 zero point 3"
-    assert closing(comparison) == [f"integers: 1 of 1 layers identical; the first that differs is {first}"]
+    assert closing(comparison) == [f"integers: 1 of 1 layers identical; the first layer that differs is {first}"]
     real = sgsdump.compare(*(Dump([dequantised(record) for record in side.records]) for side in (sample, benchmark)))
     assert real["b"].integers.unlike and "identical" not in REPORTS["sdk_table"](real, DOCUMENTED).splitlines()[1]
     said = REPORTS["verdict"](real, DOCUMENTED)
-    assert f"1 of 1 layers identical; the first that differs is {first}\n  0.b (CONV_2D): quantised differently" in said
+    assert (
+        f"1 of 1 layers identical; the first layer that differs is {first}\n  0.b (CONV_2D): quantised differently"
+        in said
+    )
 
 
 @pytest.mark.parametrize(("scale", "exact"), [(0.017202, False), (0.0172, False), (0.0172016, True)])
@@ -141,7 +145,8 @@ def test_scales_a_unit_of_the_last_printed_digit_apart_are_one_of_stored_integer
     comparison = sgsdump.compare(sample, Dump([layer("a", stored), layer("b", later, op_index=1)]))
     assert comparison["a"].integers.identical
     assert closing(comparison) == [
-        "integers: 1 of 2 layers identical; the first that differs is b (CONV_2D): 2 of 4096 values, by at most 3 steps"
+        "integers: 1 of 2 layers identical; the first layer that differs is b (CONV_2D): 2 of 4096 values, by at "
+        "most 3 steps"
     ]
 
 
@@ -155,7 +160,7 @@ def test_scales_that_differ_behind_the_sixth_decimal():
     stored = integers()
     one, other = (dequantised(layer("b", stored, Quant(U8, scale))) for scale in (0.0300001, 0.0300004))
     comparison = sgsdump.compare(Dump([one]), Dump([other]))
-    assert "behind the six decimals" in comparison["b"].integers.unlike and not closing(comparison)
+    assert "beyond the six decimals" in comparison["b"].integers.unlike and not closing(comparison)
 
 
 def test_nan_and_infinity_among_dequantised_values_are_so_many_steps_as_none():
@@ -220,7 +225,9 @@ def test_at_the_command_line(tmp_path, capsys, monkeypatch):
     assert main(["compare", "one.bin", "one.bin"]) == 0
     assert "integers: 1 of 1 layers identical\n" in capsys.readouterr().out
     assert main(["compare", "other.bin", "one.bin", "--min-cos", "0.9"]) == 0
-    assert "the first that differs is a (CONV_2D): 12 of 4096 values, by at most 1 step" in capsys.readouterr().out
+    assert (
+        "the first layer that differs is a (CONV_2D): 12 of 4096 values, by at most 1 step" in capsys.readouterr().out
+    )
 
 
 def test_the_sdks_own_integer_dump_is_identical_to_itself(shared):

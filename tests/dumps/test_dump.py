@@ -274,7 +274,7 @@ def test_an_unknown_ending_names_the_choices(tmp_path: Path) -> None:
 
 
 def test_a_dump_keeps_its_own_format_where_the_name_fits(tmp_path: Path) -> None:
-    with pytest.warns(LossWarning, match="a name, which becomes the file's"):
+    with pytest.warns(LossWarning, match="a name, which becomes the file name"):
         save_dump([DUMP["a"]], tmp_path / "x.bin", "atb_bin")
     dump = open_dump(tmp_path / "x.bin")
     save_dump(dump, tmp_path / "copy.bin")

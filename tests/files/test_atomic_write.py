@@ -152,7 +152,10 @@ def test_a_file_that_cannot_be_renamed_says_which_are_written(tmp_path):
 def test_a_file_that_is_open_on_windows_says_what_to_close(tmp_path, monkeypatch):
     one, other = tmp_path / "one", tmp_path / "other"
     other.write_bytes(b"old")
-    said = "cannot write {}: it is open; close the program that has it open, or in Python the dump, and run this again"
+    said = (
+        "cannot write {}: it is open; close the program that uses it (in Python, close the dump), then run the "
+        "command again"
+    )
     with open_on_windows(other, monkeypatch):
         with pytest.raises(OutputError) as alone, replacing(other) as file:
             file.write(b"new")
@@ -169,7 +172,7 @@ def test_a_folder_of_which_a_file_is_open_on_windows_says_what_to_close(tmp_path
     (path / "x").write_text("old")
     with (
         open_on_windows(path / "x", monkeypatch),
-        pytest.raises(OutputError, match=r"d aside: a file in it is open; close the program that has it open"),
+        pytest.raises(OutputError, match=r"d aside: a file in it is open; close the program that uses it"),
         replacing_folder(path) as folder,
     ):
         (folder / "x").write_text("new")

@@ -199,7 +199,7 @@ def test_what_neither_executor_computes_is_said() -> None:
     result = bisect_executors(residual_net(), Engine(Refuses("MaxPool")), Engine(Refuses("MaxPool")), feed)
     assert result.first is None
     lines = bisection_lines(result, 1e-3)
-    assert lines[0].startswith("given by neither executor: prob: ") and lines[0].endswith("there is no MaxPool")
+    assert lines[0].startswith("computed by neither executor: prob: ") and lines[0].endswith("there is no MaxPool")
     assert lines[-1].startswith("none of the 5 tried differs") and lines[-1].endswith("; 7 not checked")
 
 

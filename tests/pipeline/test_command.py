@@ -320,7 +320,7 @@ def test_a_whole_run_that_alone_disagrees_ends_with_1(folder: Path, monkeypatch,
 def test_bisect_finds_no_difference_where_there_is_none(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pipeline("full", "-m", "net.onnx", "--bisect", "reference")
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("no operator differs beyond rounding") and last.endswith("12 tensors checked, which is all")
+    assert last.startswith("no operator differs beyond rounding") and last.endswith("12 tensors checked (all)")
     assert not Path("ort_dump").exists()
     pipeline("full", "-m", "net.onnx", "--bisect", "reference", "--threshold", "0", status=1)
     assert "\nfirst difference: " in capsys.readouterr().out
@@ -341,7 +341,7 @@ def test_bisect_finds_what_only_one_executor_computes(folder: Path, capsys: pyte
     out = capsys.readouterr().out
     assert "first difference: b (QuickGelu): executor reference does not provide it: " in out
     pipeline("full", "-m", "own.onnx", "-f", "reference", "--bisect", "reference", status=1)
-    assert "given by neither executor: c: " in capsys.readouterr().out
+    assert "computed by neither executor: c: " in capsys.readouterr().out
 
 
 def test_an_empty_batch_is_dumped(folder: Path) -> None:
@@ -387,7 +387,7 @@ BAD = {
     "compare folder missing": (["full", "-cd", "none"], "does not exist: none"),
     "compare folder empty": (["full", "-cd", "empty"], "no .npy file to compare with in empty"),
     "golden without compare": (["full", "-g", "empty"], "-cd"),
-    "compare with what is replaced": (["full", "-cd", "old/outputs", "-o", "old"], "which is read; name another"),
+    "compare with what is replaced": (["full", "-cd", "old/outputs", "-o", "old"], "; name another folder"),
     "negative threshold": (["full", "-cd", "old", "-t1", "-1"], "-t1 -1: a threshold must be 0 or more"),
     "output over the inputs": (
         ["full", "--input-dir", "old/outputs", "-o", "old/outputs"],

@@ -119,7 +119,7 @@ def test_a_fused_kernel_that_is_wrong_unless_its_inner_tensor_is_asked_for() -> 
     assert np.array_equal(dumped["r1"], recorded()["r1"])  # the dump asks for c1 too
     whole = check_whole(residual_net(), engine, FEED, dumped)
     assert not whole.agrees and [error.name for error in whole.fused][:1] == ["r1"]
-    assert whole_run_lines(whole)[1].startswith("wrong only while it is fused: r1 (Relu)")
+    assert whole_run_lines(whole)[1].startswith("wrong only when fused: r1 (Relu)")
     result = bisect_executors(residual_net(), engine, Engine("ort"), FEED)
     assert result.fused and result.first is not None and result.first.name == "r1"
     assert check_whole(residual_net(), Engine("ort"), FEED, recorded()).agrees

@@ -55,8 +55,8 @@ def test_a_cause_is_told_beside_the_first_difference_where_it_is_another(monkeyp
     [
         (0, 0, "Not compared: 0"),
         (2, 0, "Not compared: 2"),
-        (2, 3, "Not compared: 2. Without counterpart, so not missing: 3"),
-        (0, 3, "Without counterpart, so not missing: 3"),
+        (2, 3, "Not compared: 2. Without a counterpart by design, so not missing: 3"),
+        (0, 3, "Without a counterpart by design, so not missing: 3"),
     ],
 )
 def test_the_title_of_what_was_left_out(missing, expected, title):

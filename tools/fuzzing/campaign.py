@@ -61,13 +61,17 @@ def main(description: str | None, seeds: Callable[[], dict[str, list[Seed]]], ar
 
 def _arguments(description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--files", type=int, default=1_000_000, help="how many, over all formats (1000000)")
-    parser.add_argument("--format", action="append", help="only this kind of file (may be repeated)")
-    parser.add_argument("--seed", type=int, default=0, help="another seed, other files (0)")
-    parser.add_argument("--seconds", type=float, help="stop after this time")
-    parser.add_argument("--only", type=int, metavar="NUMBER", help="make and read this one file of --format")
+    parser.add_argument(
+        "--files", type=int, default=1_000_000, help="number of files for all formats together (default: 1000000)"
+    )
+    parser.add_argument("--format", action="append", help="only files of this format; may be repeated")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the files (default: 0)")
+    parser.add_argument("--seconds", type=float, help="stop after this number of seconds")
+    parser.add_argument(
+        "--only", type=int, metavar="NUMBER", help="create and read only the file with this number, of --format"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--findings", type=Path, default=Path("fuzz_findings"), help="where to save what fails")
+    parser.add_argument("--findings", type=Path, default=Path("fuzz_findings"), help="folder for the files that fail")
     return parser
 
 

@@ -244,7 +244,11 @@ def _told(folder: Path, culprits: frozenset[str], rng: np.random.Generator, exec
         done = sgsdump(*run, "-f", executor, "--bisect", "ort", folder=folder)
         line = next((text for text in done.stdout.splitlines() if text.startswith("first difference: ")), "")
         named = (line.split()[2],) if line else ()
-        more = [text for text in done.stdout.splitlines() if text.startswith("wrong by their own operator too: ")]
+        more = [
+            text
+            for text in done.stdout.splitlines()
+            if text.startswith("also computed incorrectly from correct inputs: ")
+        ]
         named += tuple(more[0].partition(": ")[2].split(", ")) if more else ()
         return Outcome(culprits, named, line or done.stdout.splitlines()[-1])
     sgsdump(*run, "-o", "float", folder=folder)
@@ -271,7 +275,7 @@ def _told(folder: Path, culprits: frozenset[str], rng: np.random.Generator, exec
 def _compared(folder: Path, culprits: frozenset[str], run: list[str], executor: str) -> Outcome:
     """``judge`` of dumps alone: no model, nothing is computed again but the whole model at the dump."""
     dumped = sgsdump(*run, "-f", executor, "-o", "dump", folder=folder).stdout.splitlines()
-    fused = [text.split()[5] for text in dumped if text.startswith("wrong only while it is fused: ")]
+    fused = [text.partition(": ")[2].split()[0] for text in dumped if text.startswith("wrong only when fused: ")]
     files = ["dump", "half", "float", "--times", "2", "--json", "golden.json"]
     done = sgsdump("judge", *files, folder=folder)
     findings = json.loads((folder / "golden.json").read_text())["findings"]

@@ -207,7 +207,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("-k", default="", help="only networks whose name matches this regular expression")
-    parser.add_argument("-v", action="store_true", help="every tensor")
+    parser.add_argument("-v", action="store_true", help="list every tensor")
     parser.add_argument("-w", action="store_true", help="only networks that are not equal")
     options = parser.parse_args()
     scores = []

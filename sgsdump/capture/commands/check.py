@@ -35,7 +35,8 @@ compiled programs:
 dumps of other tools:
   Dumps of msprobe, ATB or the SDK do not record how to compute an operator
   again. check finds the first operator that made NaN or Inf from finite
-  inputs. Exit status: 1 if there is one, 0 if none, 2 if no inputs are known.
+  inputs. The exit status is 1 if there is such an operator, 0 if there is none,
+  and 2 if no inputs are known.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from sgsdump.files.mapped import in_memory
 from sgsdump.tensors.tensor import Tensor
 
 SIDES = ("sample", "benchmark")
-WHOLE = "the whole tensor compared with each part"
+WHOLE = "whole, beside its parts"
 _Key = tuple[bool, str, str, int]
 
 

@@ -25,7 +25,8 @@ the levels (--quant-level):
   (percentile, entropy, least squares) are kept if the outputs of the model
   improve on a few images. A convolution is raised to INT16 if quantising only
   this convolution to INT8 changes the outputs by more than -sth: sum((y -
-  r)^2) / sum(r^2), averaged over the outputs; for a softmax, its input counts.
+  r)^2) / sum(r^2), averaged over the outputs. If an output is a softmax, the
+  input of the softmax is measured instead.
   With ALL_INT16, all levels above L1 act as L2.
 
 your own ranges (--quant-file):
@@ -49,9 +50,10 @@ DebugConfig.txt:
   computes these two as one.
 
 a cluster (--scheduler):
-  A Dask cluster (pip install 'sgsdump[cluster]') runs the images. They are read
-  and preprocessed here, and sent with the model. The workers need the same
-  versions of sgsdump, onnx, onnxruntime and numpy, but none of your files.
+  A Dask cluster (pip install 'sgsdump[cluster]') runs the images. This machine
+  reads and preprocesses the images, and sends them with the model. The workers
+  need the same versions of sgsdump, onnx, onnxruntime and numpy, but none of
+  your files.
   The result is the same on the same type of processor; another type may round
   the last bit of a value differently.
 """
@@ -225,7 +227,7 @@ def run(args: argparse.Namespace) -> int:
     if calibration.fits or calibration.sensitivities:
         proto = deployed(imported.model)
         for name, reason in left_out_outputs(proto, watched_tensors(proto)).items():
-            print(f"the output {name} is not used for judging: {reason}")
+            print(f"judging ignores the output {name}, {reason}")
     narrowed = {name for fit in calibration.fits if fit.after < fit.before for name in fit.tensors}
     for clipped in clipped_ranges(fixed.plan, calibration.seen):
         if clipped.name not in narrowed:

@@ -5,8 +5,9 @@ examples:
   sgsdump demo -o sgsdump_demo
 
 the sample:
-  A small model for handwritten digits. Before two convolutions, its channels
-  are scaled apart: the float results stay the same, but INT8 loses accuracy.
+  A small model for handwritten digits. The input channels of two convolutions
+  have very different scales on purpose: the float results stay the same, but
+  INT8 loses accuracy.
   The demo prints each command and runs it in its folder, so you can repeat it.
   No files and no internet connection are needed.
 """

@@ -40,15 +40,15 @@ the folder -o (an existing folder is renamed):
 
 a model quantised with another tool (--fixed QUANTISED.onnx):
   ONNX with QDQ or QOperator nodes, or dynamic quantisation. Each quantised
-  tensor and weight is inserted into the float model alone, and the worst are
-  left float. The advice uses the terms of onnxruntime, NNCF, ModelOpt, AIMET
+  tensor and weight is tested alone in the float model; the advice keeps the
+  worst ones in float. It uses the terms of onnxruntime, NNCF, ModelOpt, AIMET
   or Quark. The folder also has quantised.csv, but no input_config.ini
   (docs/debug_a_quantised_onnx.md).
 
 held-out images:
   With 12 or more different images, the expected error is measured on images
-  held out of the calibration (3 folds; 2 from 24 images on), plus one standard
-  error. --validate replaces the folds.
+  that calibration does not use, plus one standard error. There are 3 folds, or
+  2 with 24 or more images. --validate replaces the folds.
 
 your metric:
   --metric FILE.py:f calls f(outputs, float_outputs) -> number for every image.
@@ -56,10 +56,11 @@ your metric:
   with the advice, and the fixed model with every convolution at INT16.
 
 a cluster (--scheduler):
-  A Dask cluster (pip install 'sgsdump[cluster]') runs the images. They are read
-  and preprocessed here, and sent with the model. The workers need the same
-  versions of sgsdump, onnx, onnxruntime and numpy, but none of your files.
-  Measurements for the advice run here. The result is the same.
+  A Dask cluster (pip install 'sgsdump[cluster]') runs the images. This machine
+  reads and preprocesses the images, and sends them with the model. The workers
+  need the same versions of sgsdump, onnx, onnxruntime and numpy, but none of
+  your files. Measurements for the advice run on this machine. The result is
+  the same as without a cluster.
 """
 
 from __future__ import annotations

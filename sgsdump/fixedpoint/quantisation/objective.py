@@ -115,9 +115,9 @@ def left_out_outputs(proto: ModelProto, judged: Container[str]) -> dict[str, str
     reasons = {}
     for name in graph.outputs:
         if name in picked:
-            reasons[name] = "it holds indices or values picked by index"
+            reasons[name] = "which holds indices or values picked by index"
         elif watched.get(name, name) not in judged:
-            reasons[name] = "its error cannot be measured (its shape depends on the values, or it is not numeric)"
+            reasons[name] = "whose error cannot be measured (its shape depends on the values, or it is not numeric)"
     return reasons
 
 

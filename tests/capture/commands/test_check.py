@@ -131,7 +131,7 @@ def test_statistics_alone_cannot_be_judged(dumped):
     assert status == 2
     assert error.count("\n") == 1
     assert "no operator can be judged" in error
-    assert "values are missing in the tree" in error
+    assert "values are missing from the dump" in error
 
 
 def test_what_is_no_tree(tmp_path):

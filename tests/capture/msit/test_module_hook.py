@@ -243,10 +243,10 @@ def test_eager_is_compared_with_compiled_and_the_first_operator_that_differs_is_
         register_hook(model, DumpConfig(dump_path=str(tmp_path / name), token_range=[0, 1, 2, 3]))
         generate(torch.compile(model, backend="aot_eager") if name == "compiled" else model)
     assert main(["compare", str(tmp_path / "compiled"), str(tmp_path / "eager")]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].startswith("Runs compared: 4, of which differ: 0")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("Runs compared: 4; different: 0")
     assert main(["compare", str(tmp_path / "changed"), str(tmp_path / "eager"), "--max-rmse", "0.01"]) == 1
     said = capsys.readouterr().out.splitlines()
-    assert said[-2] == "Runs compared: 4, of which differ: 1."
+    assert said[-2] == "Runs compared: 4; different: 1."
     assert "step 2: " in said[-1] and "first root.layers.1.up/output (Linear) in layers.1.up, output RMSE" in said[-1]
     assert "inputs equal (root.layers.1.up/input_0), own error" in said[-1]
 

@@ -163,7 +163,7 @@ session.run(None, {"x": picture})
         tree, replayed = dumped(folder, text, net(folder / "big.onnx"), what)
         (kept,) = folder.glob("out/processes/*/onnxruntime/0/model.onnx")
         assert kept.stat().st_nlink == (1 if what == "delete" else 2)
-        told = any("was overwritten after it was loaded" in note for note in replayed.notes)
+        told = any("was overwritten after the program loaded it" in note for note in replayed.notes)
         assert told == (what == "write")
         assert len(open_dump(tree)) == 3
 

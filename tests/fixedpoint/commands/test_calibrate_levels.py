@@ -48,7 +48,7 @@ def test_l5_is_the_default_and_its_proposal_is_said(tmp_path, monkeypatch, capsy
     assert out.count("INT16 proposed") == 2 and "10 convolutions, 2 of them INT16" in out
     assert main([*command, "-sth", "100"]) == 0
     out = capsys.readouterr().out
-    assert re.search(r"no INT16 proposed: \d+ at 8 bits together change the outputs by .* not more than 100", out)
+    assert re.search(r"no INT16 proposed: \d+ tensors at INT8 together change the outputs by .* not more than 100", out)
     assert "0 of them INT16" in out
 
 
@@ -64,12 +64,12 @@ def test_a_quant_file_decides_and_what_it_does_not_name_is_the_levels(folder, ca
     (folder / "q.json").write_text(json.dumps(entries))
     assert main([*CALIBRATE, "--quant-file", "q.json"]) == 0
     out = capsys.readouterr().out
-    assert "q.json: 1 ranges used; all else is of level L3" in out and "not in this model: elsewhere" in out
+    assert "q.json: 1 ranges used; level L3 gives all others" in out and "not in this model: elsewhere" in out
     assert "4 convolutions, 1 of them INT16" in out
     assert "Name:pool, min: -1.000000, max: 7.000000;" in (folder / "log/tensor_min_max.txt").read_text()
     assert files(folder) == LOGS | {"tensor_weight.txt", "tensor_weight_calibration.txt"}
     assert main([*CALIBRATE, "--quant-file", "q.json", "--quant-level", "L1"]) == 0
-    assert "all else is of level L1" in capsys.readouterr().out and files(folder) == LOGS
+    assert "level L1 gives all others" in capsys.readouterr().out and files(folder) == LOGS
 
 
 @pytest.mark.parametrize(("level", "per_channel"), [("L1", False), ("L2", True)])

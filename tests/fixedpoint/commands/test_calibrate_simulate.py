@@ -244,7 +244,7 @@ def test_a_dump_that_windows_has_open_is_one_line_that_says_what_to_close(folder
     with open_on_windows(Path("sigma_outtensor_dump.bin"), monkeypatch):
         assert main(FLOAT) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "cannot write sigma_outtensor_dump.bin: it is open; close the program that has it open" in line
+    assert "cannot write sigma_outtensor_dump.bin: it is open; close the program that uses it" in line
     assert Path("sigma_outtensor_dump.bin").read_bytes() == before and not list(folder.glob(".*"))
 
 

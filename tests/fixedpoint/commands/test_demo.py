@@ -30,7 +30,7 @@ def test_it_names_the_planted_convolutions_as_where_the_error_jumps(printed):
     """The first two named are the operators that the planted convolutions belong to: what is fused has the name of its
     last part."""
     folder, text = printed
-    told = re.search(r"Made hard to quantise on purpose: (.*), which (.*) read", text)
+    told = re.search(r"Made hard to quantise on purpose: (.*) \(read by (.*)\)", text)
     assert told[1] == "block2/dw/relu, block4/dw/relu"
     planted = told[2].split(" and ")
     section = text[text.index("RMSE rises most at") : text.index("Inside fused operators")]
@@ -86,7 +86,7 @@ def test_the_readmes_verdict_on_its_model_is_true(printed, monkeypatch, capsys):
     line = "diagnose -m digits.onnx -i pictures --input-config input_config.ini --quant-level L3 -o diagnosed"
     main(line.split())
     assert capsys.readouterr().out.startswith(told)
-    assert re.search(r"^24 pictures in \S*Histograms;", text, re.M)
+    assert re.search(r"^24 charts in \S*Histograms;", text, re.M)
     assert re.search(
         r"Range wider than 30, but 99 % .*\n  7\. block2/dw/relu +44 of 256 levels, 99 % in 0 to 13\.", text
     )

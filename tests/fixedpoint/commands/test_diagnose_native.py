@@ -138,7 +138,7 @@ def test_a_float_model_in_onnx(folder: Path, capsys: pytest.CaptureFixture) -> N
 def test_weights_of_another_model_are_not_judged(folder: Path, capsys: pytest.CaptureFixture) -> None:
     Path("float.tflite").write_bytes(tflite_models.float_model(tflite_models.weights(9)))
     assert diagnose("-m", "float.tflite", "--fixed", "int8.tflite") == 0
-    assert "\nWeights not judged: most differ from this float model's rounded weights" in capsys.readouterr().out
+    assert "\nWeights not judged: most differ from the rounded weights of this float model" in capsys.readouterr().out
 
 
 def test_a_float_model_whose_weights_are_stored_in_codes(folder: Path, capsys: pytest.CaptureFixture) -> None:

@@ -54,7 +54,7 @@ def test_dark_and_bright_images_give_the_same_bytes(tmp_path, capsys):
     for name in ("dim", "bright"):
         assert main([*COMMAND, "-i", f"{name}.npy", "-o", f"{name}.onnx"]) == 0
         out = capsys.readouterr().out
-        assert "ranges.txt: 3 ranges used" in out and "nor of what they move" not in out
+        assert "ranges.txt: 3 ranges used" in out and "no range for" not in out
     assert (tmp_path / "dim.onnx").read_bytes() == (tmp_path / "bright.onnx").read_bytes()
     facts = read_facts(open_model(tmp_path / "dim.onnx"))
     assert facts.tensors["flat"].scale == pytest.approx(0.9 / 255, rel=1e-6)  # UINT8 of -0.5 to 0.4
@@ -63,4 +63,4 @@ def test_dark_and_bright_images_give_the_same_bytes(tmp_path, capsys):
 def test_what_no_range_is_known_of_is_named(tmp_path, capsys):
     (tmp_path / "ranges.txt").write_text(RANGES)
     assert main([*COMMAND, "-i", "dim.npy", "-o", "fixed.onnx"]) == 0
-    assert "ranges.txt: no range of y, nor of what they move: measured on the pictures" in capsys.readouterr().out
+    assert "ranges.txt: no range for y: measured on the images" in capsys.readouterr().out

@@ -97,7 +97,7 @@ def test_the_plans_of_tune_have_room_in_their_quant_file(work, capsys, ending):
 @pytest.mark.parametrize("ending", ["json", "pkl"])
 def test_what_diagnose_raises_has_room_in_a_quant_file(work, capsys, ending):
     assert main(["diagnose", *GIVEN, "--input-config", "all16.ini", "-o", "found"]) == 0
-    assert "Calibrate with --quant-file advised.quant.json of the folder, too" in capsys.readouterr().out
+    assert "calibrate with --quant-file advised.quant.json of the folder" in capsys.readouterr().out
     given = [*GIVEN, "--input-config", "found/input_config.ini"]
     assert calibrated(*given, "--quant-file", f"found/advised.quant.{ending}") < 0.05 * calibrated(*given)
 

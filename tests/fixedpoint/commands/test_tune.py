@@ -353,7 +353,7 @@ def test_a_damaged_progress_file_is_measured_anew(work, capsys, monkeypatch):
         (["--rates", "a"], "--rates 'a' is not a list of numbers"),
         (["--rates", ","], "--rates names no rate"),
         (["--rates", "0.7", "--target", "error<=1"], "exclude each other"),
-        (["--target", "output-cos>=2"], "--target output-cos>=2: none of all 4 plans tried reaches it"),
+        (["--target", "output-cos>=2"], "--target output-cos>=2: none of all 4 plans tried reaches the target"),
         (["--target", "metric>=1"], "needs --metric"),
         (["--target", "speed>=1"], "is not NAME>=NUMBER"),
         (["--metric", "metric.py"], "is not FILE.py:function"),

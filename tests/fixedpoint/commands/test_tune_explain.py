@@ -174,7 +174,7 @@ def test_trouble_is_one_line(tmp_path, capsys):
         ([*ARGS, "--ranges", str(tmp_path / "other.txt")], "no name is a layer of this model"),
         ([*ARGS[:-1], str(tmp_path / "other.ini")], "inputs names 'picture', the model has image"),
         ([*ARGS, "--dump", str(tmp_path / "other.bin")], "Give a dump of this model"),
-        ([*ARGS, "--dump", "float.bin", "--fixed", str(tmp_path / "other.bin")], "are they dumps of one model?"),
+        ([*ARGS, "--dump", "float.bin", "--fixed", str(tmp_path / "other.bin")], "are both dumps of the same model?"),
         (one_convolution(tmp_path / "none.onnx", "Relu"), "no convolution with constant weights"),
         ([*ARGS, "--fixed", "fixed.bin"], "--dump"),
         ([*ARGS, "-n", "pre.py"], "give them with -i"),

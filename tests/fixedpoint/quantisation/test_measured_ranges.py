@@ -315,7 +315,7 @@ def test_ends_of_tensors_that_not_every_picture_has_are_kept():
     assert [end.tolist() for end in both.channels["b"]] == [[0, 1], [8, 9]] and list(both.channels) == ["b"]
     assert [one.tensor_at(row) for row in range(5)] == ["a", "b", "b", "b", "b"]
     three = replace(two, tensors=(Rows("b", 2, 1), Rows("c", 1, 0)))
-    with pytest.raises(InputError, match="'b' has another number of channels on another image: 2 and 1"):
+    with pytest.raises(InputError, match="the number of channels of tensor 'b' differs between images: 2 and 1"):
         one.merged(three)
 
 

@@ -219,7 +219,7 @@ def test_what_becomes_another_function_is_named(nodes, opset, constants):
     assert len(found.changed) == 1
     assert set(found.changed[0].layers) <= {name for one in nodes for name in (one.name, *one.output)}
     followed = nodes[0].op_type in ("Softmax", "AveragePool") or "data" in nodes[0].input
-    assert ("this fixed model does the same" if followed else "follows ONNX") in str(found.changed[0])
+    assert ("this fixed model computes the same" if followed else "follows ONNX") in str(found.changed[0])
 
 
 PLACES = {"0": np.array([0]), "1": np.array([1]), "end": np.array([-2]), "2": np.array([2])}
@@ -394,7 +394,7 @@ def test_layers_that_it_changes_or_refuses_are_named(tmp_path):
     assert not facts_of('type: "Reorg" reorg_param { stride: 2 }').refused
     order = "permute_param { order: 0 order: 2 order: 3 order: 1 }"
     (refused,) = facts_of(f'type: "Permute" {order}').refused
-    assert refused.what == "Permute to N, H, W, C that is an output of the network" and refused.stage == "calibrate"
+    assert refused.what == "Permute to N, H, W, C, as an output of the model" and refused.stage == "calibrate"
     further = f'type: "Permute" {order} }} layer {{ name: "f" type: "Flatten" bottom: "x" top: "f"'
     assert not facts_of(further).refused
 

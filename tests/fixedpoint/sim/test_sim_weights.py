@@ -115,8 +115,8 @@ def test_a_depthwise_convolution_stored_whole_keeps_its_diagonal(drawn):
         ((4, 1, 1, 4), Blocks(tile=2), "unknown kind"),
         ((32, 1, 1, 32), Blocks(outputs=1), "blocks of 1 channels"),
         ((32, 1, 1, 32), Blocks(outer_inputs=0), "blocks of 0 channels"),
-        ((1 << 30, 1, 1, 1 << 30), Blocks(), "fewer than its shape"),
-        ((1 << 14, 1, 1, 1 << 14), Blocks(diagonal=True), "fewer than its shape"),
+        ((1 << 30, 1, 1, 1 << 30), Blocks(), "fewer than their shape"),
+        ((1 << 14, 1, 1, 1 << 14), Blocks(diagonal=True), "fewer than their shape"),
     ],
 )
 def test_what_the_layout_does_not_know_is_refused(shape, blocks, reason):

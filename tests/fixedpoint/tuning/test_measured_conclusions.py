@@ -267,7 +267,7 @@ def test_nothing_is_advised_twice_or_where_it_is_so_already(folder, capsys):
     assert main(ranges.split()) == 0
     out = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("warning")]
     assert any(line.startswith("input_config.ini has input_format=ALL_INT16: ") for line in out)
-    assert out[-1] == "To raise these alone, take input_format=ALL_INT16 out of input_config.ini."
+    assert out[-1] == "To raise only these, remove input_format=ALL_INT16 from input_config.ini."
     (folder / "input_config.ini").write_text(ini)
     assert main([*line, "--quant-level", "L1", "-o", "e"]) == 0
     out = capsys.readouterr().out
@@ -333,7 +333,7 @@ def test_indices_are_no_objective_and_a_count_that_changes_does_not_stop_it(fold
     assert any("Not judged: picked, which holds indices or values picked by index." in line for line in lines)
     assert [f["layer"] for f in document["findings"] if f["kind"] == "output"] == ["boxes", "scores"]
     assert main("calibrate -m net.onnx -i pictures --input-config d/input_config.ini -o fixed.onnx".split()) == 0
-    assert "not judged by the output picked, which holds indices or values picked by index" in capsys.readouterr().out
+    assert "judging ignores the output picked, which holds indices or values picked by index" in capsys.readouterr().out
 
 
 def test_what_is_int16_by_rule_is_not_advised(folder, capsys):

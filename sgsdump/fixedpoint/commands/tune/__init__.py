@@ -16,12 +16,13 @@ examples:
   sgsdump tune --explain -m net.onnx --input-config input_config.ini --ranges log/tensor_min_max.txt
 
 --explain:
-  Needs --ranges or -i; without --ranges, the images calibrate. Evidence:
+  Needs --ranges or -i. Without --ranges, the images of -i also calibrate. Each
+  option adds evidence:
   --ranges  inputs whose range is over 30
   --dump    inputs whose values use only a small part of their range
-  --fixed   layers of RMSE over 0.5, and the convolutions before them
+  --fixed   layers with RMSE over 0.5, and the convolutions before them
   -i        own and inherited error of each convolution, and the output error
-            that it causes alone at INT8
+            when only this convolution is at INT8
 
 targets (--target):
   output-cos>=X (lowest COS of any output), output-rmse<=X, error<=X, or

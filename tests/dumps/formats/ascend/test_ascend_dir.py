@@ -63,7 +63,7 @@ def test_of_several_files_of_an_operator_none_is_lost(tmp_path: Path) -> None:
     assert {name: tensor.stored().tolist() for name, tensor in dump.items()} == {
         "a#1:output:0": [1], "a#2:output:0": [2], "a:output:0": [3]
     }  # fmt: skip
-    assert dump.notes == ("dumped several times (1), older dumps are named NAME#1, NAME#2 …: a",)
+    assert dump.notes == ("dumped several times (1), older dumps get the names NAME#1, NAME#2 …: a",)
 
 
 def test_a_damaged_newer_file_leaves_the_older_one_its_name(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_the_genuine_duplicate_is_told_and_the_vendors_has_the_plain_name(shared
     for name, time in (("twice", 900), ("twice#1", 800)):
         (tensor,) = open_dump(folder / f"Sub.twice.8.1.1700000000000{time}").outputs.values()
         assert np.array_equal(dump[f"{name}:output:0"].stored(), tensor.stored())
-    assert len(dump.notes) == 1 and dump.notes[0].endswith("older dumps are named NAME#1, NAME#2 …: twice")
+    assert len(dump.notes) == 1 and dump.notes[0].endswith("older dumps get the names NAME#1, NAME#2 …: twice")
 
 
 @pytest.mark.parametrize("header", [b"", b"net/C.1"])

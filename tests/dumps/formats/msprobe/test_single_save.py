@@ -54,7 +54,7 @@ def test_each_save_is_a_run_of_all_tags(tmp_path: Path) -> None:
 def test_two_programs_are_compared_save_by_save(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sides = [str(saved(tmp_path / side, shift)) for side, shift in (("a", 1.0), ("b", 0.0))]
     main(["compare", *sides])
-    assert "Runs compared: 5, of which differ: 4." in capsys.readouterr().out
+    assert "Runs compared: 5; different: 4." in capsys.readouterr().out
 
 
 def test_what_is_no_tensor_is_left_out(tmp_path: Path) -> None:

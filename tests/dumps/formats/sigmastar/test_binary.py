@@ -514,8 +514,8 @@ def test_the_four_variants():
         (body(size=9, ending=b"\n};\n"), r"declares 9 bytes, but 8 are left"),
         (body(ending=b"\n}\n"), "does not end after its 4 bytes"),
         (body(lines=LINES.replace(b"out", b"in"), ending=b""), "does not end after its 4 bytes"),
-        (body(ending=b"\n};\n//buffer data size: 4\n"), "is the last, but its ending announces more"),
-        (body() + body(ending=b""), "is the last, but its ending announces more"),
+        (body(ending=b"\n};\n//buffer data size: 4\n"), "is the last, but its ending announces another record"),
+        (body() + body(ending=b""), "is the last, but its ending announces another record"),
     ],
 )
 def test_where_a_file_is_damaged(tmp_path, data, message):
@@ -613,7 +613,10 @@ def test_the_vendors_padded_dumps_are_told_and_no_others(shared: Path, name: str
     dump = open_dump(shared / "sigmastar/dumps" / name / DUMP)
     assert len(dump.notes) == told
     if told:
-        assert dump.notes[0].startswith("may be padded: all of 27 integer tensors") and "--parse-net" in dump.notes[0]
+        assert (
+            dump.notes[0].startswith("values may include padding: 27 integer tensors")
+            and "--parse-net" in dump.notes[0]
+        )
 
 
 def test_nothing_is_told_where_parse_net_says_the_shapes(shared: Path) -> None:

@@ -201,7 +201,7 @@ def test_operator_numbers_that_a_cut_took(places, continues, indexes):
         (plain_record(np.ones(2, np.float16)), True, True, ["is float16, kept as float32"]),
         (plain_record(np.ones(2, np.bool_)), True, True, ["is bool, kept as float32"]),
         (plain_record(np.ones(2, I16)), True, True, ["is int16, kept as float32"]),
-        (plain_record(np.ones(2, I16)), True, False, ["has no scale, read back as integers of an unknown one"]),
+        (plain_record(np.ones(2, I16)), True, False, ["has no scale and is read back as integers of unknown scale"]),
         (plain_record(np.ones(2, F32)), True, False, []),
         (
             plain_record(np.ones(2, np.float16)),
@@ -238,19 +238,19 @@ def test_operator_numbers_that_a_cut_took(places, continues, indexes):
             plain_record(np.ones(2, I16), quant=Quant(I16, np.ones(2), 0, axis=0, exact=True)),
             True,
             True,
-            ["is int16, kept as its float32 value", "has a scale per channel, kept as one"],
+            ["is int16, kept as its float32 value", "has a scale per channel, reduced to one scale"],
         ),
         (
             plain_record(np.ones(2, I16), quant=Quant(I16, np.ones(3), 0, axis=0, exact=True)),
             True,
             True,
-            ["has no true scale: writing is refused", "has a scale per channel, kept as one"],
+            ["has no true scale: writing is refused", "has a scale per channel, reduced to one scale"],
         ),
         (
             plain_record(np.ones(2, F32), quant=Quant(I16, 1.0, 0, axis=0)),
             True,
             True,
-            ["has a scale per channel, kept as one"],
+            ["has a scale per channel, reduced to one scale"],
         ),
         (plain_record(np.ones(2, F32), quant=Quant(I16, 0.5)), True, True, []),
         (
@@ -299,7 +299,7 @@ def test_what_is_lost_is_listed_and_nothing_else(made, shaped, is_float, losses)
 def test_statistics_and_operator_names_are_lost():
     only = Tensor.of_statistics(TensorInfo("x", (2,), F32, op_type="ADD"), Statistics(min=0.0))
     assert list(map(str, lost(Record("out", 0, 0, "ADD", only), True, True))) == [
-        "has no values, statistics at most: writing is refused"
+        "has at most statistics, no values: writing is refused"
     ]
     other = Record("out", 0, 0, "conv1", plain_record(np.ones(2, F32)).tensor)
     assert list(map(str, lost(other, True, True))) == ["has an operator type, kept as its operator's name"]

@@ -362,7 +362,7 @@ def test_an_empty_shape_has_no_values_to_leave_out(tmp_path):
     assert open_dump(tmp_path / "x")["x"].stored().shape == (0, 3)
     empty = plain_record(np.zeros((0, 3), I16), quant=Quant(I16, 0.5))
     unshaped = replace(text_dump.SIM, is_float=False)
-    said = "is empty, read back as a tensor with missing values"
+    said = "is empty and is read back as a tensor with missing values"
     assert [loss.what for loss in text_dump.loses([empty], unshaped)][-1] == said
     assert said not in [loss.what for loss in text_dump.loses([empty], replace(unshaped, shaped=True))]
     full = plain_record(np.zeros((1, 3), I16), quant=Quant(I16, 0.5))
