@@ -170,7 +170,7 @@ def _tensor(table: Table, extents: list[tuple[int, int]]) -> _Tensor:
         raise FormatError(f"has a tensor of {len(sizes)} axes")
     shape = tuple(int(size) if size >= 0 else None for size in sizes)
     if buffer >= len(extents):
-        raise FormatError(f"has a tensor in buffer {buffer} of {len(extents)}")
+        raise FormatError(f"has a tensor in buffer {buffer}, but only {len(extents)} buffers")
     return _Tensor(table.text(3), _TYPES[kind], shape, _quant(table.table(4), _TYPES[kind]), extents[buffer])
 
 
@@ -208,7 +208,7 @@ def tensor_indices(table: Table, field: int, tensors: int, absent: bool = False)
     indices = tuple(map(int, table.numbers(field, "i4")))
     for index in indices:
         if not (0 <= index < tensors or (absent and index == -1)):
-            raise FormatError(f"names tensor {index} of {tensors}")
+            raise FormatError(f"refers to tensor {index}, but has only {tensors} tensors")
     return indices
 
 

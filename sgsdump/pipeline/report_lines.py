@@ -73,14 +73,17 @@ def bisection_lines(bisection: Bisection, threshold: float) -> list[str]:
     if first.side:
         difference = f"{first.side} computes it incorrectly from correct inputs: {difference}"
     if first.missing:
-        difference = f"executor {first.missing.executors[0]} does not provide it: {shown(first.missing.reason)}"
+        difference = (
+            f"executor {first.missing.executors[0]} does not compute this tensor: {shown(first.missing.reason)}"
+        )
     lines = [
         f"first difference: {shown(first.name)} ({node}{first.op_type}): {difference} ({_cost(bisection)})",
         f"computed from: {inputs}",
     ]
     if bisection.fused:
         lines.append(
-            "only when fused: it is correct if every tensor of a segment is an output (--mode isolated dumps the error)"
+            "wrong only when fused: correct if every tensor of the segment is an output (--mode isolated dumps the "
+            "error)"
         )
     if bisection.others:
         lines.append(
@@ -98,7 +101,7 @@ def _given_by_neither(bisection: Bisection) -> list[str]:
 
 
 def _none_differs(bisection: Bisection, threshold: float) -> str:
-    limit = f"by more than {threshold:g}, max|difference| / max|value| of a channel"
+    limit = f"by more than {threshold:g} (max|difference| / max|value| of a channel)"
     unseen = bisection.in_all - bisection.looked_at
     if bisection.looked_at > len(bisection.tried):
         none = f"no operator differs beyond rounding {limit}: {counted(bisection.looked_at, 'tensor')} checked"

@@ -15,7 +15,7 @@ from sgsdump.comparison.thresholds import DOCUMENTED
 from sgsdump.errors import listed
 from sgsdump.reports.text import number, shortened, unfused
 
-CANCELLED = "cancellation: this gradient is zero in theory, so both sides contain only rounding"
+CANCELLED = "cancellation: this gradient is zero in theory, so both sides contain only rounding errors"
 NAMES_INDENT = " " * 4  # before names that share a reason
 _REARRANGED = "the same values in another order (channels or axes permuted)"
 

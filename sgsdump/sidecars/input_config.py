@@ -197,7 +197,9 @@ def _check_alpha(training: Value) -> None:
 
 def _check_formats(where: str, name: str, trained: str, fed: str) -> None:
     if (trained in RAWDATA or fed in RAWDATA) and trained != fed:
-        raise ConfigError(f"{where}: input {name!r} is {fed} but trained as {trained}; RAWDATA needs the same in both")
+        raise ConfigError(
+            f"{where}: input {name!r} is {fed} but trained as {trained}; RAWDATA needs the same format in both"
+        )
     if {trained, fed} == {"RGB", "BGR"}:
         raise ConfigError(
             f"{where}: input {name!r} is {fed} but trained as {trained}, which makes SDK 1.1.5's simulator exit; use "

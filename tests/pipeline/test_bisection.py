@@ -191,7 +191,7 @@ def test_what_only_one_executor_computes_differs() -> None:
         assert all(each.difference < 1e-5 and each.missing is None for each in result.first.inputs)
         assert "tried pool: not given by refuses" in progress.lines
         (line, _) = bisection_lines(result, 1e-3)
-        assert f"executor refuses does not provide it: {why} (" in line
+        assert f"executor refuses does not compute this tensor: {why} (" in line
 
 
 def test_what_neither_executor_computes_is_said() -> None:

@@ -339,7 +339,7 @@ def test_bisect_finds_what_only_one_executor_computes(folder: Path, capsys: pyte
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), "own.onnx")
     pipeline("full", "-m", "own.onnx", "--bisect", "reference", status=1)
     out = capsys.readouterr().out
-    assert "first difference: b (QuickGelu): executor reference does not provide it: " in out
+    assert "first difference: b (QuickGelu): executor reference does not compute this tensor: " in out
     pipeline("full", "-m", "own.onnx", "-f", "reference", "--bisect", "reference", status=1)
     assert "computed by neither executor: c: " in capsys.readouterr().out
 

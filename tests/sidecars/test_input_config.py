@@ -192,7 +192,7 @@ def test_which_formats_go_together(stored, trained, given):
 @pytest.mark.parametrize("given", ["GRAY", "RAWDATA_S16_NHWC", "RAWDATA_F32_NHWC"])
 def test_rawdata_needs_the_same_in_both(stored, trained, given):
     if trained != given and (trained, given) != ("RGB", "GRAY"):
-        with pytest.raises(ConfigError, match="RAWDATA needs the same in both"):
+        with pytest.raises(ConfigError, match="RAWDATA needs the same format in both"):
             read(stored(config((trained, given))))
         return
     (found,) = read(stored(config((trained, given)))).inputs

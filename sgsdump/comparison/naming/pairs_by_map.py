@@ -147,7 +147,7 @@ def pairs_by_links(state: Unsettled, links: Sequence[Link], pipelines: tuple[boo
     if not pairs and not reasons:
         first = links[0]
         raise ConfigError(
-            f"the {first.rule} names no operator of the two dumps (it begins with {first.sample} and "
+            f"the {first.rule} names no operator of the two dumps (its first entry pairs {first.sample} and "
             f"{first.benchmark}): is it of another model?"
         )
     state.reasons |= reasons
@@ -249,7 +249,7 @@ def pairs_by_rules(state: Unsettled, rules: Sequence[Rule]) -> None:
         others = of_benchmark.get((io, new_name), []) if used else []
         pairs += [Pair(a, b, described(used)) for a, b in zip(records, others)]
         if used and not others:
-            reason = f"{described(used)} makes it {new_name[:200]!r}, which is not in the benchmark"
+            reason = f"{described(used)} turns the name into {new_name[:200]!r}, which is not in the benchmark"
             state.reasons |= dict.fromkeys(map(id, records), reason)
         elif len(name) > LONGEST_NAME:
             reason = f"its name has more than {LONGEST_NAME} characters, so no rule is applied"

@@ -42,7 +42,7 @@ Left = Callable[[], float]
 """Returns the remaining seconds."""
 EXHAUSTIVE = 12
 PROPOSALS = 6  # most proposals for a rate
-SMALLER = "smaller plans as good as *"
+SMALLER = "smaller plans as good as the plan marked *"
 RATES = (0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 # Images run in parallel; threads of BLAS would compete with them for the processors.
 one_blas_thread = threadpool_limits.wrap(limits=1, user_api="blas")

@@ -199,7 +199,9 @@ def checked_ranges(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Range]
             )
         for key, value in entry.items():
             if key not in RANGE_KEYS:
-                raise ConfigError(f"the range of the input {name!r} has the key {key!r}; use seed, low and high")
+                raise ConfigError(
+                    f"the range of the input {name!r} has the unknown key {key!r}; use seed, low and high"
+                )
             if value is not None and not isinstance(value, int | float | np.integer | np.floating):
                 raise ConfigError(f"the range of the input {name!r} has the {key} {value!r}, which is not a number")
     return {name: Range(**entry) for name, entry in entries.items()}

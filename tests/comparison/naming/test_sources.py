@@ -144,7 +144,7 @@ def test_rules_say_what_they_made() -> None:
         ("npu_b/c", "b.c", "rules ^npu_= then /=."),
         ("e", "e", "name"),
     ]
-    assert ours == {"npu_d": "rule ^npu_= makes it 'd', which is not in the benchmark"}
+    assert ours == {"npu_d": "rule ^npu_= turns the name into 'd', which is not in the benchmark"}
     with pytest.raises(ConfigError, match="matches no name of the sample"):
         compared(dump("a"), dump("a"), read_name_sources(rules=["x=y"]))
 

@@ -304,7 +304,7 @@ def test_a_search_cut_short_says_what_it_did_not_look_at(work, capsys, given, mo
         (line,) = [line for line in said.splitlines() if line.startswith("not tried: ")]
         left = ("of all 4 plans", "of the plans for 7 rates") if limit else ("convolution alone on 2 of the 3 images",)
         assert any(text in line for text in left)
-        assert limit or "smaller plans as good as *" in line
+        assert limit or "smaller plans as good as the plan marked *" in line
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes among files")

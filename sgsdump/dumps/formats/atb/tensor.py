@@ -335,7 +335,7 @@ def _content(path: Path, header: Header, size: int, file: IO[bytes]) -> Content:
             f"holds {there} bytes of values, but its shape {list(dims)} needs {needed}. Check whether it was cut off"
         )
     if length != needed:
-        notes.append(f"declares {length} bytes, but its shape needs {needed}, which are read")
+        notes.append(f"declares {length} bytes, but its shape needs {needed}; {needed} bytes are read")
     end = header.end + start + (length if needed <= length <= size - header.end - start else needed)
     notes.extend(_trailing(file, end, size))
     return Content(path, shape, coding, layout, count, header.end + start, notes=tuple(notes))
@@ -380,7 +380,7 @@ def _object(header: Header, size: int, notes: list[str]) -> tuple[int, int]:
         notes.append(f"holds {len(header.objects)} objects; only {name[:40]!r} is read")
     start, length = header.objects[name]
     if header.length is not None and start + length > header.length:
-        notes.append(f"declares an object that ends at byte {start + length} of {header.length}")
+        notes.append(f"declares an object that ends at byte {start + length}, but has only {header.length} bytes")
     return start, length
 
 

@@ -104,7 +104,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     some = f"10 of -i ({JUDGING} with --first and --explain)"
     add_judges(judging, "plans", "for the verdict and --target", some)
     plans = parser.add_argument_group("the search")
-    plans.add_argument("--rates", metavar="R,R…", help="compression rates (default: 0.65,0.7,…,0.95)")
+    plans.add_argument(
+        "--rates", metavar="R,R…", help="weight bytes of the plans relative to all INT16 (default: 0.65,0.7,…,0.95)"
+    )
     plans.add_argument(
         "--target",
         metavar="NAME>=X",

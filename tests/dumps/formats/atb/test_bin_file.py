@@ -67,7 +67,7 @@ def test_the_vendors_golden_array(shared: Path) -> None:
     found, expected = dump["intensor0"].stored(), np.load(folder / "golden.npy")
     assert (found.dtype, found.shape) == (expected.dtype, (2, 4))
     np.testing.assert_array_equal(found.reshape(-1), expected)
-    assert dump.notes == ("intensor0.bin declares 8 bytes, but its shape needs 16, which are read",)
+    assert dump.notes == ("intensor0.bin declares 8 bytes, but its shape needs 16; 16 bytes are read",)
 
 
 def test_genuine_files_of_the_vendors_tests(shared: Path) -> None:
@@ -120,7 +120,7 @@ def test_the_forms_of_the_header(tmp_path: Path) -> None:
         bin_file(bare, payload): (),
         bin_file(LINES, payload, "$END=1\n"): (),
         bin_file([*LINES, "$Future=1"], payload): ("x.bin has the unknown header line '$Future=1'",),
-        bin_file(wrong_length, payload): ("x.bin declares 4 bytes, but its shape needs 8, which are read",),
+        bin_file(wrong_length, payload): ("x.bin declares 4 bytes, but its shape needs 8; 8 bytes are read",),
         bin_file(LINES, payload + b"??"): ("x.bin has 2 trailing bytes",),
         bin_file([*LINES, "$Object.more=8,2"], payload + b"??"): (
             "x.bin holds 2 objects; only 'data' is read",
@@ -131,7 +131,7 @@ def test_the_forms_of_the_header(tmp_path: Path) -> None:
             "x.bin has 2 trailing bytes",
         ),
         bin_file([line.replace("=0,8", "=2,8") for line in LINES], b"??" + payload): (
-            "x.bin declares an object that ends at byte 10 of 8",
+            "x.bin declares an object that ends at byte 10, but has only 8 bytes",
         ),
     }
     for data, notes in forms.items():
