@@ -37,7 +37,7 @@ def dumps(tmp_path, monkeypatch):
             ["compare", "a.bin"],
             "not a watcher's dump: it has no snapshots of an output after another operator. For a comparison",
         ),
-        (["demo", "-o", "."], "it is the current folder"),
+        (["demo", "-o", "."], "contains the current folder"),
         (["demo", "-o", "a.bin"], "a file has that name"),
     ],
 )

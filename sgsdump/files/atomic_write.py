@@ -267,7 +267,9 @@ def check_folder(path: Path, option: str = "-o") -> None:
     if _stands_there(path) and not path.is_dir():
         raise OutputError(f"cannot write the folder {path}: a file has that name; name another with {option}")
     if Path.cwd().is_relative_to(path.resolve()):
-        raise OutputError(f"cannot write the folder {path}: it is the current folder; name another with {option}")
+        raise OutputError(
+            f"cannot write the folder {path}: it is or contains the current folder; name another with {option}"
+        )
 
 
 def _stands_there(path: Path) -> bool:

@@ -198,7 +198,7 @@ def test_a_metric_of_the_users_own_that_fails_is_one_line(dumps, tmp_path, capsy
         (["own.py:mse"], "mse is a metric of sgsdump; give your function another name"),
         (["own.py:none"], "own.py has no function none(sample, benchmark)"),
         (["none.py:f"], "there is no metric file"),
-        (["own.py:says", "other.py:says"], "there is a function says already"),
+        (["own.py:says", "other.py:says"], "another metric function is already named says"),
         (["mae"], "--metric 'mae' is not FILE.py:function"),
     ):
         given = [word for name in names for word in ("--metric", str(tmp_path / name) if "." in name else name)]

@@ -74,7 +74,7 @@ def test_a_padded_dump_is_drawn(shared, tmp_path, capsys):
     ranges = str(folder / "calibration/tiny_L5/tensor_min_max.txt")
     options = ["--parse-net", str(folder / "model/parse_net_tiny_fixed_L5.txt"), "-o", str(tmp_path / "H")]
     assert main(["histogram", dump, ranges, *options]) == 0
-    assert "14 pictures" in capsys.readouterr().out
+    assert "14 charts" in capsys.readouterr().out
 
 
 def test_why_nothing_pairs_is_said_where_a_name_is_there_in_another_role(tmp_path, monkeypatch, capsys):

@@ -81,7 +81,7 @@ def test_an_older_folder_is_kept_and_none_in_use_is_taken(folder, capsys):
     before = sorted(folder.rglob("*"))
     for words, told in [
         ("fixed.npz in/float.npz --plots in", "in/float.npz"),
-        ("fixed.npz float.npz --plots .", "you are in it"),
+        ("fixed.npz float.npz --plots .", "contains the current folder"),
         ("fixed.npz float.npz --plots fixed.npz", "fixed.npz"),
         ("fixed.npz float.npz --plots new --csv new/table.csv", "table.csv"),
     ]:

@@ -72,11 +72,11 @@ def test_a_quant_file_by_channel_and_bit(files, capsys, name):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("one.txt o.npz", "one.txt holds the ranges of a calibration, o.npz does not"),
+        ("one.txt o.npz", "one.txt holds calibration ranges, but o.npz does not"),
         ("one.txt absent.txt", "absent.txt"),
         ("one.txt cut.txt", "cut.txt:1: 'Name:c1, min: 0' is not"),
         ("one.txt third.txt", "no tensor in common"),
-        ("one.txt two.txt --limit sqnr=3", "only 'apart' is measured"),
+        ("one.txt two.txt --limit sqnr=3", "the only metric of ranges is 'apart'"),
         ("one.txt two.txt --csv one.txt", "cannot write one.txt"),
     ],
 )

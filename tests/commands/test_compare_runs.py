@@ -36,7 +36,7 @@ def test_runs_of_one_name_are_merged(folders, capsys):
     assert "3 runs, worst in run p2 (COS" in out and "4 runs, worst in run p3 (COS" in out
     assert "Compared: 2 of 2 layers" in out
     assert "conv0: in p3: no output of this name in the sample" in out
-    assert "Runs compared: 4.\nRun not compared: p4 of the benchmark, not in fixed\n" in out
+    assert "Runs compared: 4.\nRun not compared: p4 of the benchmark is missing from fixed\n" in out
     first, second, missing = csv.DictReader((folders / "t.csv").read_text().splitlines())
     assert (first["runs"], first["worst_run"], second["runs"], second["worst_run"]) == ("3", "p2", "4", "p3")
     rows = [sgsdump.compare(f"fixed/p{n}.npz", f"float/p{n}.npz", metrics=["sqnr"])["conv1"] for n in range(4)]

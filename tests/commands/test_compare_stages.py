@@ -96,12 +96,12 @@ def test_the_rule_is_named_and_nothing_is_said_to_be_missing(dumps, capsys):
     said = capsys.readouterr().out
     assert "\nCompared: 6 of 6 layers; " in said and "\nPaired: 5 by stage, 1 by name.\n" in said
     assert "paired by stage: 'conv1_xx_xx_xx' of the sample, 'conv1' of the benchmark" in said
-    assert "Not compared" not in said and "Without counterpart, so not missing: 11" in said
+    assert "Not compared" not in said and "Without a counterpart by design, so not missing: 11" in said
     main(["compare", "float.bin", "caffe_NHWC_outtensor_dump.bin", "--json", "c.json", "--html", "c.html"])
     document = json.loads(Path("c.json").read_text(encoding="utf-8"))
     assert all(one["expected"] for one in document["only_in_sample"])
     assert {row["name"]: row["stage"] for row in document["rows"]}["conv1"] == "conv1_xx_xx_xx"
-    assert "Without counterpart, so not missing: 11" in Path("c.html").read_text(encoding="utf-8")
+    assert "Without a counterpart by design, so not missing: 11" in Path("c.html").read_text(encoding="utf-8")
 
 
 def test_a_limit_may_name_the_blob_or_its_stage(dumps, capsys):

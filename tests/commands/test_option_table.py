@@ -284,7 +284,7 @@ def test_a_mode_reads_what_it_honours(dumps, monkeypatch, capsys, command, mode)
 
 def test_a_limit_of_zero_was_given(dumps, capsys):
     assert main("compare one.txt two.txt --max-rmse 0".split()) == 2
-    assert "--max-rmse is for dumps, and these are the ranges of calibrations" in capsys.readouterr().err
+    assert "--max-rmse is for dumps, but these files hold calibration ranges" in capsys.readouterr().err
 
 
 def test_every_file_that_compare_writes_is_checked_before_it_is_written():

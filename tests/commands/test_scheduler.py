@@ -175,7 +175,7 @@ def test_a_worker_that_finds_another_dump_says_so(dumps):
     assert [row.name for row in measure([_PairIndex(0, 0, ("conv0", "conv0"), "name", "")])] == ["conv0"]
     with pytest.raises(WorkerError, match=r"float\.npz on .* is a different dump: it has 'conv1' instead"):
         measure([_PairIndex(0, 1, ("conv0", "conv7"), "name", "")])
-    with pytest.raises(WorkerError, match="it has None where this one has 'conv9'"):
+    with pytest.raises(WorkerError, match="it has None instead of 'conv9'"):
         measure([_PairIndex(0, 99, ("conv0", "conv9"), "name", "")])
 
 
@@ -231,5 +231,5 @@ def test_histogram_draws_the_pictures_of_one_process(dumps, dask_cluster, capsys
     for where in ([], ["--scheduler", dask_cluster.scheduler_address]):
         assert main(["histogram", "fixed.npz", "-o", f"pictures{len(where)}", *where]) == 0
         outputs.append(capsys.readouterr().out.replace(f"pictures{len(where)}", "pictures"))
-    assert outputs[0] == outputs[1] and "6 pictures" in outputs[0]
+    assert outputs[0] == outputs[1] and "6 charts" in outputs[0]
     assert contents(Path("pictures0")) == contents(Path("pictures2"))

@@ -366,7 +366,7 @@ def test_twenty_worst_values_where_no_number_is_given(capsys):
     ("words", "said"),
     [
         ("=conv --worst 3", "--worst needs --against and one tensor"),
-        ("--against b.npz", "and to one tensor"),
+        ("--against b.npz", "and one tensor"),
         ("=conv [0] --against b.npz", "OPERATIONS cannot be combined with --against"),
         ("=conv --against b.npz --worst 0", "must be 1 or more, not 0"),
         ("=con --against b.npz", "did you mean '=conv'"),

@@ -66,9 +66,9 @@ def test_what_has_become_of_each_layer(capsys):
     [
         ("tuesday --before none", "none is not a folder of sgsdump diagnose: it has no layers.json"),
         ("float.npz --before monday", "float.npz is not a folder of sgsdump diagnose"),
-        ("tuesday float.npz --before monday", "a second dump is for dumps, and --before for two diagnoses"),
+        ("tuesday float.npz --before monday", "a second dump is for dumps, but --before is for two diagnoses"),
         ("tuesday --before monday --step 1", "--step is for dumps"),
-        ("float.npz", "name that dump, or --before OLDER_DIAGNOSIS"),
+        ("float.npz", "name the reference dump, or give --before OLDER_DIAGNOSIS"),
         ("tuesday --before monday -o monday/layers.json", "cannot write monday/layers.json"),
     ],
 )

@@ -200,7 +200,7 @@ def test_what_neither_executor_computes_is_said() -> None:
     assert result.first is None
     lines = bisection_lines(result, 1e-3)
     assert lines[0].startswith("computed by neither executor: prob: ") and lines[0].endswith("there is no MaxPool")
-    assert lines[-1].startswith("none of the 5 tried differs") and lines[-1].endswith("; 7 not checked")
+    assert lines[-1].startswith("none of the 5 tensors tried differs") and lines[-1].endswith("; 7 not checked")
 
 
 def test_tensors_that_cannot_be_dumped_are_stepped_over() -> None:

@@ -104,7 +104,7 @@ class Silent(Executor):
 
 def test_an_executors_own_text() -> None:
     assert executor_text(residual_net(), Talking(), ["r2"], depth=3) == "Conv Add Relu"
-    with pytest.raises(ConfigError, match="silent shows no"):
+    with pytest.raises(ConfigError, match="silent has no"):
         executor_text(residual_net(), Silent(), ["r2"])
 
 

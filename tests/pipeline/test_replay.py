@@ -95,7 +95,7 @@ def test_bisect_goes_on_where_none_of_those_tried_differs(monkeypatch: pytest.Mo
     monkeypatch.setattr(bisection, "SECONDS", -1)
     few = bisect_executors(residual_net(), Engine("ort"), Engine("ort"), FEED)
     (line,) = bisection_lines(few, 1e-3)
-    assert line.startswith("none of the 5 tried differs") and line.endswith("; 7 not checked")
+    assert line.startswith("none of the 5 tensors tried differs") and line.endswith("; 7 not checked")
 
 
 def test_bisect_never_blames_what_only_moves_data() -> None:

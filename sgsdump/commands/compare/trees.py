@@ -356,8 +356,8 @@ def print_summary(results: list[ComparedRun], by_token: bool) -> None:
         )
     one_sided = [result for result in results if result.unmatched]
     if one_sided:
-        where = f"first in {shown(str(one_sided[0].run))}, {one_sided[0].unmatched}"
-        listed = "TREE@step=N on both sides lists them" if by_token else "they are listed there"
+        where = f"the first is {shown(str(one_sided[0].run))} ({one_sided[0].unmatched} layers)"
+        listed = "TREE@step=N on both sides lists the layers" if by_token else "its layers are listed above"
         print(for_terminal(f"Runs with layers that only one side has: {len(one_sided)}, {where}; {listed}."))
 
 

@@ -227,7 +227,7 @@ def test_both_spellings_and_exit_status_by_a_limit(digits):
         (["-o", "input_config.ini"], "reads or writes that file already"),
         (["-o", "."], "holds"),
         (["-o", "pictures"], "cannot write pictures: this command reads or writes that file already"),
-        (["-o", "pictures", "-i", "pictures/15.png"], "cannot write pictures: that folder holds pictures/15.png"),
+        (["-o", "pictures", "-i", "pictures/15.png"], "cannot write pictures: it contains the input pictures/15.png"),
         (["-o", "pictures", "--evaluate", "pictures"], "cannot write pictures: this command"),
         (["--max-images", "0"], "--max-images"),
         (["--quant-level", "L9"], "L9"),
