@@ -36,7 +36,7 @@ def test_values_make_the_pairs_and_the_map_makes_them_again(clash, tmp_path, cap
     said = capsys.readouterr().out
     assert "Paired: 1 by value, 1 by name." in said and f"Name map {names}: 1 pairs whose names differ." in said
     assert "paired by value with 'conv' of the sample" in said
-    assert "the sample's 'conv' is another tensor: paired by value with 'norm'" in said
+    assert "the sample's 'conv' is a different tensor: it is paired by value with 'norm'" in said
     assert json.loads(names.read_text()) == {"norm": "conv"}
     assert [row["paired"] for row in json.loads(document.read_text())["rows"]] == ["value", "name"]
     assert main(["compare", *clash, "--name-map", str(names), "--csv", str(second)]) == 0

@@ -58,7 +58,9 @@ def test_same_name_another_tensor_is_found_in_either_dump_and_layout():
 def test_another_tensor_of_another_size_is_found_for_a_failed_pair():
     conv, pool = noise(1, 8, 8, 6), noise(1, 4, 4, 6)
     comparison = sgsdump.compare(Dump([out(0, "x", pool)]), Dump([out(0, "x", conv), out(1, "y", pool, "MaxPool")]))
-    assert "sizes differ" in comparison.failed[0].reason and "matches y after MaxPool" in comparison.failed[0].reason
+    assert (
+        "sizes differ" in comparison.failed[0].reason and "values match y after MaxPool" in comparison.failed[0].reason
+    )
 
 
 def test_a_spoilt_layer_is_not_called_another_tensor():

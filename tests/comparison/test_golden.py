@@ -222,7 +222,7 @@ def test_names_that_are_not_unique_are_said():
     twice = Dump([Record("out", 0, i, "Relu", Tensor.of("a", np.full(2, i, np.float32))) for i in (1, 2)])
     found = compare_golden(twice, twice, twice)
     assert [row.verdict for row in found.rows] == ["warn", "warn"]
-    assert found.rows[1].note == "name not unique (2 in sample, 2 in benchmark): number 2 of each"
+    assert found.rows[1].note == "name not unique (2 in sample, 2 in benchmark): paired by position, number 2 of each"
 
 
 def test_csv_and_json_hold_every_file():

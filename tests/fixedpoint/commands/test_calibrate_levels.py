@@ -113,7 +113,7 @@ def test_new_weights_are_marked_as_changed(folder):
     [
         (["--quant-file", "q"], '[{"name": "zz", "min": [0], "max": [1]}]', "q: no entry names a tensor of the model"),
         (["--quant-file", "q"], '[{"name": "r1", "min": [3], "max": [1]}]', "min above its max"),
-        (["--quant-file", "q"], '[{"name": "r1", "min": [0], "max": [1], "bit": 4}]', "has bit 4"),
+        (["--quant-file", "q"], '[{"name": "r1", "min": [0], "max": [1], "bit": 4}]', "is set to bit = 4"),
         (["--quant-file", "none"], "", "cannot read none"),
         (["-i", "broken"], "", "broken"),
     ],

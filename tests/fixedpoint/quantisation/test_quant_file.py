@@ -155,8 +155,8 @@ def entry(name="r1", low=(0.0,), high=(1.0,), bit=None, data=None):
     [
         ([entry("conv9"), entry("conv8")], "no entry names a tensor of the model; the first name is 'conv9'"),
         ([], "the file has no quant parameters"),
-        ([entry(bit=4)], "'r1' has bit 4; use 8 or 16"),
-        ([entry("c2.w", bit=32)], "'c2.w' has bit 32"),
+        ([entry(bit=4)], "'r1' is set to bit = 4; use 8 or 16"),
+        ([entry("c2.w", bit=32)], "'c2.w' is set to bit = 32"),
         ([entry("data", bit=16)], "'data' is set to bit = 16, but the image input"),
         ([entry("c1.w", bit=16)], "'c1.w' is set to bit = 16, but the image input and the weights of its convolution"),
         ([entry("sig", bit=8)], "'sig' is set to bit = 8, but no convolution reads it"),

@@ -300,7 +300,7 @@ def test_what_is_computed_after_a_transpose_to_channels_last_is_named():
     sigmoid = node("Sigmoid", ["t"], "s")
     found = facts(turned, sigmoid, back)
     assert [change.what for change in found.changed] == [
-        "Sigmoid of what was turned to N, H, W, C",
+        "Sigmoid after a Transpose to N, H, W, C",
         "Transpose back from N, H, W, C",
     ]
     assert facts(turned, node("Transpose", ["t"], "y", perm=[0, 3, 1, 2])).changed == ()
@@ -388,7 +388,7 @@ def test_layers_that_it_changes_or_refuses_are_named(tmp_path):
         return sdk_converter.caffe_facts(caffe.layers, caffe.other_weights)
 
     (changed,) = facts_of('type: "Threshold"').changed
-    assert str(changed).startswith("SDK 1.1.5 converts Threshold (x) to one whose 1 is a single step")
+    assert str(changed).startswith("SDK 1.1.5 converts Threshold (x) to a Threshold whose 1 becomes one step")
     (refused,) = facts_of('type: "Reorg" reorg_param { stride: 1 }').refused
     assert refused.what == "Reorg of another stride than 2"
     assert not facts_of('type: "Reorg" reorg_param { stride: 2 }').refused
