@@ -218,10 +218,10 @@ Slice | of an input, of several axes at once | as the SDK | a Slice of the first
 DepthToSpace | that a convolution reads | as ONNX | a DepthToSpace with another order of pixels | ox_d2s |
     read_by_convolution
 MaxPool | with dilations | as ONNX | a MaxPool without dilations | ql_maxpool_6 | dilated_pool
-Slice | backwards | as ONNX | a Slice of other values | qs_rev | backwards
-Slice | between a Reshape or Transpose and a conv | as ONNX | a Slice of other values (a Split is
-    right) | v2s_L1 | sliced_in_model_order
-Slice | with negative indices | as ONNX | a Slice of other values | ng_c1 | counted_from_the_end
+Slice | backwards | as ONNX | a Slice that selects wrong values | qs_rev | backwards
+Slice | between a Reshape or Transpose and a conv | as ONNX | a Slice that selects wrong values (use
+    a Split instead) | v2s_L1 | sliced_in_model_order
+Slice | with negative indices | as ONNX | a Slice that selects wrong values | ng_c1 | counted_from_the_end
 Sub | of a constant per channel | as ONNX | the unchanged tensor | ox_sub_const | per_channel_off
 Sub | from a constant number | as ONNX | the tensor minus the number | qr_sub_s | scalar_first
 Div | of a constant number | as ONNX | the tensor divided by the number | qr_div_s | scalar_first
