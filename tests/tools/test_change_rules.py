@@ -48,9 +48,9 @@ def test_the_lines_stand_once_and_what_comes_is_python():
     assert changed(SOURCE, _change("return a", "return -a")) == SOURCE.replace("return a", "return -a")
     assert changed(SOURCE, _change("if a > b:\n    return a")) == "def larger(a, b):\n    return b\n"
     for lines, times in (("return c", 0), ("if a > b:\nreturn a", 0)):
-        with pytest.raises(ValueError, match=f"stands {times} times"):
+        with pytest.raises(ValueError, match=f"occurs {times} times"):
             changed(SOURCE, _change(lines))
-    with pytest.raises(ValueError, match="stands 2 times"):
+    with pytest.raises(ValueError, match="occurs 2 times"):
         changed(SOURCE + SOURCE, _change("return a"))
     with pytest.raises(SyntaxError):
         changed(SOURCE, _change("if a > b:\n    return a", "if a > b:\nreturn a"))
@@ -67,7 +67,7 @@ def test_what_is_noticed(tmp_path):
 def test_a_test_that_fails_or_does_not_run_anyway_notices_nothing(tmp_path):
     (tmp_path / "larger.py").write_text(SOURCE)
     (tmp_path / "test_larger.py").write_text(TEST.replace("== 2", "== 3"))
-    with pytest.raises(RuntimeError, match="fails without the change too"):
+    with pytest.raises(RuntimeError, match="also fails without the change"):
         is_noticed(tmp_path, _change("return a", "return -a"))
     (tmp_path / "test_larger.py").write_text("")
     with pytest.raises(RuntimeError, match="no test ran"):

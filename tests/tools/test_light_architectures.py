@@ -43,7 +43,7 @@ def test_ranges_that_a_level_narrowed_are_named(monkeypatch, capsys):
 def test_a_tensor_that_is_clipped_and_not_named_is_a_finding(monkeypatch, capsys):
     monkeypatch.setattr(light_architectures, "clipped_tensors", lambda fixed: ["silent"])
     assert main(["--short", "--only", "unet"]) == 1
-    assert "unet L1: FINDING: clipped in silence by calibrate: silent" in capsys.readouterr().out
+    assert "unet L1: FINDING: calibrate clipped without a warning:  silent" in capsys.readouterr().out
 
 
 def test_a_command_that_fails_is_a_finding():

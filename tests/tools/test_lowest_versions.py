@@ -21,8 +21,8 @@ def test_each_dependency_has_its_lowest_version():
 @pytest.mark.parametrize(
     "requirements, message",
     [
-        ('"numpy"', "does not say its lowest version"),
-        ('"numpy<3,>=1"', "does not say its lowest version"),
+        ('"numpy"', "must give its lowest version"),
+        ('"numpy<3,>=1"', "must give its lowest version"),
         ('"a>=1", "a>=2"', "a has two lowest versions, 1 and 2"),
     ],
 )

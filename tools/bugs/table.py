@@ -104,7 +104,7 @@ BUGS = (
     _decoder(
         "norm_variance",
         "sgl-project/sglang#27540",
-        "RMSNorm adds its squares in bfloat16",
+        "RMSNorm sums its squares in bfloat16",
         _NORM,
         "type pow mean rsqrt _to_copy",
         {"norm": "low variance"},
@@ -112,7 +112,7 @@ BUGS = (
     _decoder(
         "embedding_scale",
         "vllm-project/vllm#3653",
-        "the factor √hidden of the embeddings is not rounded to bfloat16, as in training",
+        "the factor √hidden of the embeddings is not rounded to bfloat16, unlike in training",
         "model",
         "mul",
         {"embedding_scale": "exact"},
@@ -120,7 +120,7 @@ BUGS = (
     _decoder(
         "gelu",
         "huggingface/transformers#29402",
-        "GELU by erf instead of tanh",
+        "GELU computed with erf instead of tanh",
         f"{_MLP}.act_fn",
         "approximate",
         {"activation": "none"},
@@ -128,7 +128,7 @@ BUGS = (
     _decoder(
         "causal_alignment",
         "pytorch/pytorch#144858",
-        "`is_causal` aligns the mask top left, so later tokens see only the start of the cache",
+        "`is_causal` aligns the mask at the top left, so later tokens attend only to the start of the cache",
         _ATTENTION,
         "is_causal attn_mask scaled_dot_product",
         {"causal": "top left"},
@@ -138,7 +138,7 @@ BUGS = (
     _decoder(
         "sliding_window",
         "huggingface/transformers#26792",
-        "the window of attention is one token too long",
+        "the attention window is one token too long",
         "model",
         "diagonal tril",
         {"window": 5},
@@ -156,7 +156,7 @@ BUGS = (
     _decoder(
         "router",
         "lablup/mlxcel#391",
-        "softmax over the chosen experts only",
+        "the softmax covers the selected experts only",
         _MLP,
         "softmax topk _to_copy",
         {"router": "top first"},
@@ -165,7 +165,7 @@ BUGS = (
     _decoder(
         "key_permutation",
         "huggingface/transformers#31788",
-        "k_proj converted with the number of query heads",
+        "`k_proj` is converted with the number of query heads",
         f"{_ATTENTION}.k_proj",
         "weight",
         {"key_heads": 4},
@@ -173,7 +173,7 @@ BUGS = (
     _denoiser(
         "query_norm_on_key",
         "huggingface/diffusers#13533",
-        "the text's keys are normalised by the norm of its queries",
+        "the text keys are normalised with the weights of the text queries",
         "attentions.0.attn.norm_added_k",
         "weight",
         {"key_norm": "norm_added_q"},
@@ -223,7 +223,7 @@ BUGS = (
     _denoiser(
         "group_norm_eps",
         "ml-explore/mlx-examples#1434",
-        "eps 1e-5 in the GroupNorm before attention, trained with 1e-6",
+        "the GroupNorm before attention uses eps 1e-5, but was trained with 1e-6",
         "attentions.0.norm",
         "eps",
         {"eps": 1e-5},
@@ -231,7 +231,7 @@ BUGS = (
     _denoiser(
         "timestep_shift",
         "huggingface/diffusers#12791",
-        "`downscale_freq_shift` 1 instead of 0",
+        "`downscale_freq_shift` is 1 instead of 0",
         "time_proj",
         "div other",
         {"shift": 1.0},
@@ -239,7 +239,7 @@ BUGS = (
     _decoder(
         "left_padding",
         "huggingface/transformers#29583",
-        "positions count the padding on the left",
+        "token positions include the padding on the left",
         "model",
         "arange cumsum add sub clamp",
         {"positions": "from zero"},
@@ -258,7 +258,7 @@ BUGS = (
     _decoder(
         "cache_rows",
         "tenstorrent/tt-metal#54742",
-        "the cache is written at the wrong rows of each head",
+        "the cache is written to the wrong rows of each head",
         _ATTENTION,
         "copy_",
         {"cache": "by page"},
@@ -269,14 +269,14 @@ BUGS = (
     _exported(
         "gru",
         "microsoft/onnxscript#2852",
-        "GRU without `linear_before_reset`",
+        "a GRU is exported without `linear_before_reset`",
         "gru",
         "GRU gru",
     ),
     _exported(
         "pool",
         "pytorch/pytorch#13934",
-        "AveragePool without `count_include_pad`",
+        "an AveragePool is exported without `count_include_pad`",
         "pool",
         "AveragePool avg_pool2d count_include_pad",
     ),
@@ -290,7 +290,7 @@ BUGS = (
     _exported(
         "resize",
         "onnx/tensorflow-onnx@0338e1eb",
-        "nearest neighbours by corners instead of centres",
+        "nearest-neighbour resizing aligns pixel corners instead of centres",
         "",
         "Resize upsample",
     ),

@@ -37,7 +37,7 @@ ROWS = {
         ],
         "quant_dumpable": [
             (OPTIONS, "test_values_before_quantisation_are_asked_for_without_effect"),
-            (COMPILED, "No operators are fused here, so values before quantisation are always available"),
+            (COMPILED, "sgsdump fuses no operators. Values before quantisation are therefore always available"),
         ],
         "dump_step": [
             (AIR, "test_steps_are_numbered_as_they_are_asked_for"),
@@ -61,7 +61,7 @@ ROWS = {
             (OPTIONS, "test_the_json_has_its_own_default_mode_and_the_option_wins"),
             (OPTIONS, "test_names_of_the_option_replace_those_of_the_json"),
             (OPTIONS, "test_a_relative_json_and_its_relative_path_are_below_the_current_folder"),
-            (COMPILED, "TorchAir advises against mixing the two"),
+            (COMPILED, "TorchAir advises against using a file and options together"),
             (AIR, "test_the_json_may_be_edited_while_the_program_runs"),
         ],
         "JSON model dump": [
@@ -78,8 +78,8 @@ ROWS = {
             ("tests/capture/torchair/test_scenes.py", "test_only_operators_that_overflow_are_dumped_with_their_inputs"),
             (OPTIONS, TOGETHER),
             (EXEC, "test_what_only_a_compiled_graph_or_another_machine_has_is_refused"),
-            (COMPILED, "on every unit and not only on AI cores"),
-            (COMPILED, "Writes no status files."),
+            (COMPILED, "The rule applies to every operator, not only to operators of AI cores."),
+            (COMPILED, "No status files are written."),
         ],
         "JSON watcher": [
             ("tests/capture/torchair/test_scenes.py", "test_the_watcher_finds_the_write_through_an_alias"),
@@ -88,11 +88,11 @@ ROWS = {
             ("tests/capture/torchair/test_scenes.py", "test_a_graph_whose_sizes_change_is_watched_too"),
             (OPTIONS, "test_a_watcher_dumps_outputs_only"),
             (OPTIONS, TOGETHER),
-            (COMPILED, "every name is a name after fusion"),
+            (COMPILED, "names before and after fusion are the same"),
         ],
         "exception scene": [
             (OPTIONS, "test_a_scene_of_exceptions_has_no_effect_and_says_so"),
-            (COMPILED, "For example, torch_npu itself dumps exceptions"),
+            (COMPILED, "For example, dumps of exceptions are made by torch_npu itself"),
         ],
         "result tree": [
             (AIR, "test_the_tree_is_the_vendor_s"),
@@ -127,7 +127,7 @@ ROWS = {
             ("tests/capture/programs/test_torch_values.py", "test_statistics_are_those_of_plain_numpy"),
             ("tests/capture/programs/test_session.py", "test_statistics_are_a_header_of_exactly_msits_seven"),
             ("tests/capture/programs/test_session.py", "test_a_sum_of_squares_beyond_a_double_is_told"),
-            (RUNNING, "a larger sum of squares makes the norm infinite"),
+            (RUNNING, "if the sum of squares overflows, the norm is infinite"),
         ],
         "-sd --only-save-desc": [
             (EXEC, "test_statistics_and_descriptions"),
@@ -152,7 +152,7 @@ ROWS = {
         ],
         "-tiling --save-tiling": [
             (EXEC, "test_levels_of_messages"),
-            (RUNNING, "no effect: `tiling/` and `kernel_io_tensors/` describe kernels of the card"),
+            (RUNNING, "no effect, because the option concerns kernels of the Ascend card"),
         ],
         "-stp --save-tensor-part": [(EXEC, "test_which_side_at_which_moment")],
         "-o --output": [(EXEC, "test_output_and_status_are_the_programs_and_messages_go_to_standard_error")],
@@ -193,7 +193,7 @@ ROWS = {
                 "tests/capture/programs/test_trees.py",
                 "test_the_onnx_opens_with_types_and_atb_json_to_onnx_makes_the_same",
             ),
-            (RUNNING, "`tiling/` and `kernel_io_tensors/` describe kernels of the card"),
+            (RUNNING, "the option concerns kernels of the Ascend card"),
         ],
         "token numbering": [(TORCH, "test_rounds_are_warm_up_prefill_and_decoding")],
         "atb_json_to_onnx(path, level, {})": [
@@ -214,7 +214,7 @@ ROWS = {
         ],
         "side files": [
             ("tests/comparison/naming/test_mapping_files.py", "test_mindies_two_files_are_joined"),
-            (MODULES, "A saved and reloaded model has no mapping."),
+            (MODULES, "A saved and reloaded model has no mapping files."),
         ],
         "golden side": [
             ("tests/capture/msit/test_module_hook.py", "test_every_token_is_what_an_independent_hook_sees"),
