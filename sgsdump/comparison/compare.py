@@ -58,47 +58,49 @@ def compare(
     sample, benchmark : Dump, str or Path
         Dump under test and reference dump, or paths of dumps in any format.
     inputs : bool
-        If True, compare the network's inputs too. By default only output tensors are compared, except if a dump names
-        the inputs of each operator separately (``has_own_inputs``).
+        If True, compare the inputs of the network too. By default only output tensors are compared. Exception: a dump
+        that stores the inputs of each operator under separate names (``has_own_inputs``).
     name_map : mapping or NameSources, optional
-        Benchmark name -> sample name, for pairs that names alone do not give; or the contents of mapping files and
-        rules.
+        {benchmark name: sample name} for tensors whose names differ between the dumps. Or the contents of mapping files
+        and rules.
     match_by_value : bool
-        If True, pair tensors with equal values first (two float runs of the same weights), then the rest by name.
+        If True, pair tensors with equal values first, then the other tensors by name. Suitable for two float runs with
+        the same weights.
     stages : sequence of Stage
-        Table of stages from the model of a Caffe network. If empty, stages are recognised by name.
+        Stages of the blobs of a Caffe network, read from its model. If empty, stages are recognised by name.
     exclude : sequence of str
-        Name patterns (``*``, ``?``, ``[ab]``) of tensors to leave out, of either dump; the result lists them as
-        ``excluded``.
+        Name patterns (``*``, ``?``, ``[ab]``). Tensors of either dump that match are left out; ``excluded`` of the
+        result lists them.
     metrics : sequence of str or mapping
-        Additional metrics for ``extra`` of each row: names from ``METRICS``, or {name: function} with your own
-        functions f(sample, benchmark) -> number. A function is called once per pair with two arrays of real values of
-        equal shape; None selects the metric of ``METRICS`` with this name.
+        Additional metrics, stored in ``extra`` of each row: names from ``METRICS``, or {name: function} with your own
+        functions f(sample, benchmark) -> number. A function is called once per pair, with two arrays of real values of
+        equal shape. {name: None} selects a metric of ``METRICS``.
     settings : Settings, optional
         Parameters of the metrics in ``METRICS``.
     compatible : str, optional
-        Vendor tool (a key of ``VENDOR_METRICS``). Its metrics are added to each row as ``vendor``. They need whole
-        tensors in memory.
+        Vendor tool (a key of ``VENDOR_METRICS``) whose metrics are added to each row as ``vendor``. These metrics need
+        whole tensors in memory.
     details : bool
-        If True, rows get ``details`` for a report (histograms, error per channel …), in a separate pass over the
-        values.
+        If True, compute the ``details`` of each row for a report, such as histograms and the error per channel. Reads
+        all values a second time.
     threads : int, optional
         Number of tensors that are compared in parallel; by default one per core.
     measured_by : MeasuredBy, optional
-        Measures the pairs elsewhere, for example on other machines; by default threads of this process measure them.
+        Compares the pairs elsewhere, for example on other machines. By default threads of this process compare the
+        pairs.
     progress : Progress
         Receives the number of compared pairs; see ``sgsdump.progress``.
 
     Returns
     -------
     Comparison
-        One row per compared tensor, in the benchmark's file order. A pair that cannot be compared raises nothing and is
-        listed in ``failed``.
+        One row per compared tensor, in the file order of the benchmark. ``failed`` lists pairs that cannot be compared;
+        they raise no error.
 
     Raises
     ------
     ConfigError
-        If a metric or vendor tool is unknown, or a name map or pattern matches no tensor.
+        If a metric or vendor tool is unknown, or if a name map or pattern matches no tensor.
     FormatError
         If a path is not a dump.
 
@@ -143,7 +145,8 @@ def compare(
 def _threads(count: int, collecting: bool) -> Iterator[Mapper]:
     """Yield a parallel ``map`` on ``count`` threads, with BLAS limited to one thread.
 
-    Garbage collection stays on only for the user's own metrics, which may leave cycles of large arrays.
+    Garbage collection is disabled meanwhile, except with metrics of the user, which may leave reference cycles of large
+    arrays.
     """
     with (
         nullcontext() if collecting else collector_paused(),

@@ -39,10 +39,10 @@ _DTYPES = ("sample_dtype", "benchmark_dtype")
 def frame_of(rows: Sequence[Row]) -> pandas.DataFrame:
     """Return a DataFrame with one line per row and the columns of the CSV file.
 
-    Each further metric has a column with its name; a vendor's metric has the column ``vendor NAME``.
-    ``statistics_error`` is the largest relative error of layers with statistics only. Several runs add ``runs``,
-    ``worst_run``, ``worst_cos``, ``worst_rmse``, ``mean_cos`` and ``mean_rmse``. Raise MissingExtra if pandas is not
-    installed.
+    Each additional metric has a column of the same name; the metric NAME of a vendor tool has the column ``vendor
+    NAME``. ``statistics_error`` is the largest relative error of the statistics, for layers without values. A
+    comparison of several runs also has the columns ``runs``, ``worst_run``, ``worst_cos``, ``worst_rmse``, ``mean_cos``
+    and ``mean_rmse``. Raise MissingExtra if pandas is not installed.
     """
     columns = [*_FACTS, *_NUMBERS, *dict.fromkeys(name for row in rows for name in _further(row))]
     columns += [*_COUNTS, *_DTYPES, "misnamed", "note"]
@@ -69,7 +69,7 @@ JUMP_SHARE = 0.1  # share of the largest rise below which rises are not jumps
 
 @dataclass(frozen=True)
 class Comparison:
-    """Result of ``compare``: one row per compared layer, and everything that was not compared.
+    """Result of ``compare``: one row per compared layer, and the tensors that were not compared.
 
     A comparison is a collection of its rows. It supports ``len``, iteration, ``in``, and indexing by name, number or
     slice.
@@ -81,21 +81,21 @@ class Comparison:
     only_in_sample, only_in_benchmark : tuple of Unpaired
         Tensors without a partner in the other dump, with the reason.
     failed : tuple of Failed
-        Pairs that could not be measured, with the reason. For layers that exceed limits, see ``past``.
+        Pairs of tensors that could not be compared, with the reason. For layers that exceed limits, see ``past``.
     sample_notes, benchmark_notes : tuple of str
         Notes from reading the dumps, such as damaged files.
     excluded : tuple of str
         Names of tensors that ``exclude`` left out.
     unwritten : tuple of str
-        Names of tensors whose memory had not been written yet, on either side.
+        Names of tensors that either program dumped before it had written them.
     completeness : Completeness
-        Outputs, layers and runs that the sample lacks.
+        Outputs, layers and runs that are missing from the sample.
     causes : tuple of Finding
         Operator arguments, types and weights that differ, and the first operator that differs.
     environment : tuple of Finding
-        Differences between the two runs other than tensors.
+        Differences between the environments of the two runs, such as versions and settings.
     agreement : Agreement or None
-        How many answers (top-1, detections, pixels) agree; None for outputs without a template.
+        Number of answers (top-1 class, detections, pixels) that agree; None if sgsdump cannot interpret the outputs.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class Comparison:
 
     @cached_property
     def account(self) -> Account:
-        """Number of compared layers, and everything that was not compared."""
+        """Number of compared layers, and the layers that were not compared."""
         whole = self.completeness
         of = max(whole.of, len(self.rows))
         beside = (*_runs(whole), *less_than_half(len(self.rows), whole.of), *_files(self))
@@ -143,11 +143,11 @@ class Comparison:
 
     @property
     def of(self) -> int:
-        """Number of benchmark layers to compare, without fused and excluded layers."""
+        """Number of layers of the benchmark, without fused and excluded layers."""
         return self.account.of
 
     def evidence(self, limits: Thresholds = DOCUMENTED) -> Evidence:
-        """Return the evidence for the rules.
+        """Return the evidence from which the rules derive the findings.
 
         Parameters
         ----------
@@ -195,7 +195,7 @@ class Comparison:
             Limits that decide whether the comparison passes. If None, the comparison neither passes nor fails, and the
             documented limits (``DOCUMENTED``) apply to the findings.
         allow_missing : bool
-            If True, outputs, layers and runs that the sample lacks do not fail.
+            If True, outputs, layers and runs that are missing from the sample do not make the comparison fail.
 
         Returns
         -------
@@ -211,12 +211,12 @@ class Comparison:
 
     @property
     def other_input(self) -> Finding | None:
-        """Finding that the two runs had different inputs; None if the dumps do not show it."""
+        """Finding that the two runs had different inputs; None if the inputs are equal or unknown."""
         return next((finding for finding in self.environment if "likeness" in finding.figures), None)
 
     @property
     def suspects(self) -> tuple[Row, ...]:
-        """Rows whose two sides share a name but are different tensors. They never pass."""
+        """Rows whose two tensors have the same name but are different tensors. These rows never pass."""
         return tuple(row for row in self.rows if row.misnamed)
 
     @property
@@ -226,11 +226,11 @@ class Comparison:
 
     @property
     def worst(self) -> Row | None:
-        """Row with the largest error (Σ|a-b| / Σ|b|; NaN and Inf first), including suspects; None without rows."""
+        """Row with the largest error (Σ|a-b| / Σ|b|; NaN and Inf count as largest). Suspects are included. None without rows."""
         return next(iter(self.worst_first(1)), None)
 
     def worst_first(self, count: int | None = None) -> tuple[Row, ...]:
-        """Return the rows sorted by error, largest first; equal errors by COS, lowest first, then in file order.
+        """Return the rows sorted by error, largest first. Rows of equal error are sorted by COS (lowest first), then by file order.
 
         Parameters
         ----------
@@ -247,8 +247,8 @@ class Comparison:
     def jumps(self) -> tuple[Row, ...]:
         """Rows whose error exceeds the error of their sources, largest rise first.
 
-        Suspects are left out, because their error is the error of another tensor. So are rises below a tenth of the
-        largest finite rise.
+        Suspects are left out, because their error is the error of another tensor. Rises below a tenth of the largest
+        finite rise are left out too.
         """
         rising = sorted((row for row in self.alike if row.rise > 0), key=lambda row: -row.rise)
         steepest = next((row.rise for row in rising if math.isfinite(row.rise)), 0.0)
@@ -269,7 +269,7 @@ class Comparison:
         return tuple(row for row in self.rows if not row.passes(thresholds))
 
     def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
-        """Return whether all rows are within the limits, none is a suspect, and no pair failed to compare.
+        """Return whether all rows are within the limits, no row is a suspect, and all pairs could be compared.
 
         Missing layers do not count here; see ``is_complete``. A comparison without rows does not pass.
 
@@ -326,7 +326,7 @@ class Comparison:
         Raises
         ------
         KeyError
-            If no row has this name; with similar names, or the reason why the tensor was not compared.
+            If no row has this name. The message gives similar names, or the reason why the tensor was not compared.
         IndexError
             If the number is out of range.
         """
@@ -386,7 +386,7 @@ class Comparison:
         ----------
         path : str or Path
             File to write. Extensions: ``.html`` (page of ``sgsdump report``), ``.json``, ``.csv``, ``.md`` and ``.xml``
-            (JUnit). The files are the same as those of ``sgsdump compare``.
+            (JUnit). ``sgsdump compare`` writes the same files.
 
         Returns
         -------
@@ -432,7 +432,7 @@ class Comparison:
         Returns
         -------
         pandas.DataFrame
-            Columns: names, counts, metrics, further metrics by name, and notes.
+            Columns: names, counts, metrics, additional metrics and notes.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Row of a comparison: a layer's place, errors, counts, context and extras, each a separate record."""
+"""Row of a comparison. Separate records hold the place, errors, counts, context and extras of the layer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Misnamed:
-    """Tensor that one side of a pair matches instead of its namesake; ``side`` is the dump that holds it."""
+    """Tensor whose values match one side of a pair better than the tensor of the same name; ``side`` is its dump."""
 
     side: str
     name: str
@@ -58,10 +58,10 @@ class Misnamed:
 class OverRuns:
     """Layer compared in several runs.
 
-    count                number of runs in which the layer was compared.
-    worst                run with the largest error ("" if no run has an error); its figures are worst_rmse and
-                         worst_cos.
-    mean_rmse, mean_cos  means of the runs' figures; the row's own figures are those of all runs' values together.
+    count                number of runs that contain the layer.
+    worst                run with the largest error ("" if no run has an error); worst_rmse and worst_cos are its
+                         metrics.
+    mean_rmse, mean_cos  means over the runs. The metrics of the row itself are computed over the values of all runs.
     """
 
     count: int
@@ -84,10 +84,11 @@ class OverRuns:
 class Place:
     """Tensor that a row describes; name, io, slot, op_index, op_type and type_name are the benchmark record's.
 
-    paired   how the pair was made: ``Pair.how``.
-    stage    the SDK's name if one side is a stage of a Caffe blob (``Pair.stage``); else "".
+    paired   how the two tensors were paired: ``Pair.how``.
+    stage    name in the SDK if one tensor is a stage of a Caffe blob (``Pair.stage``); else "".
     *_dtype  stored element types.
-    source   source line that called the operator, in the sample's program, else in the benchmark's; "" if unknown.
+    source   source line that called the operator in the sample's program, or else in the benchmark's program; "" if
+             unknown.
     """
 
     name: str
@@ -108,9 +109,9 @@ class Place:
 class Exact:
     """Relative errors of a tensor from recomputing both programs in float64 (``exact_differences.py``).
 
-    difference         between the exact values of both sides.
-    sample, benchmark  between a side's recorded and its exact values: the rounding of its run.
-    rounding           explained by rounding to the type in which the programs compute.
+    difference         between the recomputed values of both programs.
+    sample, benchmark  between the recorded and the recomputed values of one program: its rounding error.
+    rounding           error that rounding to the element type of the programs explains.
     """
 
     difference: float
@@ -125,7 +126,7 @@ class Exact:
 
     @property
     def is_coarser(self) -> bool:
-        """True if one side's rounding far exceeds the other side's and that of its type."""
+        """True if the rounding error of one program far exceeds that of the other program and that of its element type."""
         less, more = sorted((self.sample, self.benchmark))
         return not more <= COARSE * max(less, self.rounding)
 
@@ -134,13 +135,13 @@ class Exact:
 class Errors:
     """Difference between both sides over ``count`` values.
 
-    mse cos rmse NaN and infinity as the formula gives them (all-zero or non-finite values), never replaced.
+    mse cos rmse results of the formulas; NaN or infinite for all-zero or non-finite values.
     sums         sums from which mse, cos and rmse are computed.
-    equal        both sides are empty, or hold the same values including -Inf, as masks do; such a row passes. +Inf and
-                 NaN are faults even if both sides agree.
-    statistics   relative errors of the statistics if a side has only statistics (see ``pair_result.py``); mse, cos and
-                 rmse are NaN then, and the limit on rmse applies to the largest error.
-    checksums    EQUAL or DIFFER if both sides have a checksum of one kind beside their statistics.
+    equal        both tensors are empty, or hold the same values; the row then passes. Equal -Inf values are allowed,
+                 because masks contain them. +Inf and NaN are faults even if both sides agree.
+    statistics   relative errors of the statistics if a side has no values (see ``pair_result.py``). mse, cos and rmse
+                 are then NaN, and the limit on rmse applies to the largest of these errors.
+    checksums    EQUAL or DIFFER if both sides have statistics with a checksum of the same kind.
     exact        errors of both programs recomputed in float64, or None.
     """
 
@@ -164,18 +165,18 @@ class Errors:
 class Context:
     """Relations of a row to the other rows of its network, and remarks on the comparison.
 
-    dtype_note   the types differ although neither side is quantised.
+    dtype_note   the element types differ although neither side is quantised.
     sources      names of the nearest compared layers that feed this layer.
-    by_flow      the sources feed this layer; otherwise they are just the layer before it.
+    by_flow      True if the sources feed this layer; False if the source is only the layer before it in the dump.
     rise         rmse minus the highest rmse among the sources (0 at the network's input).
     module       path of the layer's module in the program's network; "" if unknown.
-    origin       for an operator's input that no compared operator produced: what it is, if known.
-    misnamed     matching tensor of another name if only the name made the pair, or None. The figures are those of the
-                 pair by name, and no threshold passes it.
-    retried      only the values showed that the layouts differ.
-    rearranged   both sides hold the same values in another order.
+    origin       origin of an operator input that no compared operator produced, if known.
+    misnamed     tensor of another name that matches better, or None. The metrics compare the two tensors of the same
+                 name, and the row never passes.
+    retried      True if the layouts differ and only the values showed this.
+    rearranged   True if both sides hold the same values in a different order.
     step         scale of the quantised sample if the benchmark is not quantised; else 0.
-    cancelled    both sides hold rounding residue of a gradient that is zero in theory.
+    cancelled    True if both sides hold only the rounding error of a gradient that is zero in theory.
     """
 
     note: str = ""
@@ -214,13 +215,13 @@ class Extras:
     """Optional figures of a row.
 
     extra        additional metrics on request, by name.
-    left_out     number of values that such a metric skipped, by name, if any.
-    vendor       a vendor's metrics as its tool prints them; ``vendor_message`` is its remark.
-    integers     differing integers of two runs of a fixed model (``stored_integers.py``), or None.
-    indices      differing indices, classes or masks (whole numbers that are no quantised values), or None.
-    channels     errors of the channels if the layer has channels and differs, or None.
+    left_out     number of values that an additional metric skipped, by metric.
+    vendor       metrics of a vendor tool as the tool prints them; ``vendor_message`` is the remark of the tool.
+    integers     counts of differing integers between two runs of a fixed model (``stored_integers.py``), or None.
+    indices      counts of differing indices, classes or mask values (integers that are not quantised values), or None.
+    channels     error of each channel if the layer has channels and differs, or None.
     runs         differences between runs if the row covers several runs (``merge.py``), or None.
-    details      histograms and the like (``details.py``), or None.
+    details      histograms and other data for charts (``details.py``), or None.
     """
 
     extra: Mapping[str, float] = field(default_factory=dict, hash=False)
@@ -254,7 +255,7 @@ def _fact(read: Callable[[Row], T]) -> T:
 
 @dataclass(frozen=True)
 class Row:
-    """Compared layer: five records, whose fields are attributes of the row too (``row.name``, ``row.rmse`` …)."""
+    """Compared layer. The fields of its five records are also attributes of the row (``row.name``, ``row.rmse`` …)."""
 
     place: Place
     errors: Errors
@@ -329,12 +330,12 @@ class Row:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the layer: the benchmark's and, for a Caffe blob, its stage's."""
+        """Names of the layer: the name in the benchmark and, for a Caffe blob, the name of the stage."""
         return (self.name, self.stage) if self.stage else (self.name,)
 
     @property
     def is_resolution(self) -> bool:
-        """True if the error is within half a step of the quantised sample, its resolution."""
+        """True if the error is at most half a quantisation step of the sample, which is the resolution of its type."""
         sums, step = self.errors.sums, self.context.step
         return bool(step and sums and sums.d1 and sums.dd / sums.count <= (step / 2) ** 2) and self.finite
 
@@ -350,7 +351,7 @@ class Row:
 
     @property
     def error(self) -> float:
-        """Figure that ranks rows: the rmse; infinite for non-finite values, 0 for two tensors of zeros."""
+        """Error that ranks the rows: the RMSE, infinite for NaN and Inf, 0 if both tensors are all zeros."""
         errors = self.errors
         if errors.equal:
             return 0.0
@@ -369,7 +370,7 @@ class Row:
         return not self.misnamed and self.is_within(thresholds)
 
     def is_within(self, thresholds: Thresholds = DOCUMENTED) -> bool:
-        """Return whether the figures are within the limits; a misnamed row may be within them but never passes."""
+        """Return whether the metrics are within the limits. A misnamed row may be within the limits but never passes."""
         if self.equal:
             return True
         thresholds = thresholds.of_layer(*self.names)
@@ -385,7 +386,7 @@ class Row:
     def verdict(self, thresholds: Thresholds = DOCUMENTED) -> str:
         """Return ``fail``, ``warn`` or ``pass``.
 
-        ``fail``: a threshold is exceeded, or a side holds NaN or Inf (except for ``equal`` rows). ``warn``: there is a
+        ``fail``: a limit is exceeded, or a side holds NaN or Inf (except for ``equal`` rows). ``warn``: there is a
         remark, such as different types, values left out, another layout, an ambiguous name or another tensor.
         """
         if not self.is_within(thresholds):
@@ -396,7 +397,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Failed:
-    """Pair that exists but cannot be compared, with the reason.
+    """Pair of tensors that cannot be compared, with the reason.
 
     unlike   how the quantisation of the two sides differs, or "".
     damaged  the values of a side exist but cannot be read.
@@ -456,7 +457,7 @@ def step_of(pair: Pair) -> float:
 
 
 def _by_record(facts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Group fields by the name of their record. Raises KeyError for an unknown field."""
+    """Group the fields by their record. Raises KeyError for an unknown field."""
     records: defaultdict[str, dict[str, Any]] = defaultdict(dict)
     for name, value in facts.items():
         records[_RECORD_OF[name]][name] = value
@@ -464,7 +465,7 @@ def _by_record(facts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _type_name(info: TensorInfo) -> str:
-    """Return the element type as in the SDK's headers; for dequantised values that of the quantised values."""
+    """Return the element type, written as in the SDK's headers; for dequantised values, the type before dequantisation."""
     if info.quant is not None and info.quant.dtype is None:
         return info.quant.type_name or "unknown"
     dtype = info.dtype if info.quant is None or info.quant.dtype is None else info.quant.dtype
@@ -484,9 +485,9 @@ def differs(row: Row) -> bool:
 def is_rounding(row: Row) -> bool:
     """Return whether rounding explains the difference between the two sides.
 
-    The limit is a few units in the last place for 16-bit types. It is two decimal digits for wider types, whose sums
-    may be added in another order. Residue of cancellation counts as rounding. If both programs were recomputed in
-    float64, their exact values decide.
+    For 16-bit types, the limit is a few units in the last place. For wider types, the limit is the loss of two decimal
+    digits, because sums may be added in another order. The error after cancellation counts as rounding. If both
+    programs were recomputed in float64, the recomputed values decide.
     """
     if row.cancelled:
         return True
@@ -499,7 +500,7 @@ def is_rounding(row: Row) -> bool:
 
 
 def rounding_bound(row: Row) -> float:
-    """Return the largest error that rounding explains, that of the narrower float type; 0 for integers."""
+    """Return the largest error that rounding to the narrower of the two float types explains; 0 for integers."""
     return max(bound_of(row.sample_dtype), bound_of(row.benchmark_dtype))
 
 

@@ -19,8 +19,8 @@ class Thresholds:
     """Limits on the metrics of a layer; None means no limit. A NaN metric exceeds its limit.
 
     further           (metric, limit): a minimum if higher is better, else a maximum.
-    layers            (pattern of layer names, metric, limit): replaces the general limit for these layers; later
-                      entries win. ``*``, ``?`` and ``[ab]`` work as in the shell.
+    layers            (pattern, metric, limit): replaces the general limit for layers whose names match; later entries
+                      win. ``*``, ``?`` and ``[ab]`` work as in the shell.
     own               names of the user's own metrics for which higher is better.
     max_channel_rmse  limit on the RMSE of a layer's worst channel.
     """
@@ -56,7 +56,7 @@ class Thresholds:
             Thresholds(own=self.own).limited(name, limit)
 
     def limited(self, name: str, limit: float) -> Thresholds:
-        """Return a copy with this limit on one metric. Raise ConfigError if the limit is impossible."""
+        """Return a copy with a new limit for one metric. Raise ConfigError if the limit is impossible."""
         if name == "cos":
             return replace(self, min_cos=limit)
         if name == "rmse":
@@ -66,7 +66,7 @@ class Thresholds:
         return replace(self, further=(*(pair for pair in self.further if pair[0] != name), (name, limit)))
 
     def of_layer(self, *names: str) -> Thresholds:
-        """Return the limits for the layer with these names."""
+        """Return the limits for a layer, given its names."""
         if not self.layers:
             return self
         limits = replace(self, layers=())
@@ -95,7 +95,7 @@ class Thresholds:
     def hold(self, cos: float, rmse: float, mse: float, further: Mapping[str, float] = _NONE) -> bool:
         """Return whether the metrics are within all limits.
 
-        further  further metrics by name; a metric that has a limit but is missing counts as NaN.
+        further  additional metrics by name; a missing metric that has a limit counts as NaN.
         """
         # Two tensors of zeros (MSE 0, COS and RMSE NaN) are equal. With MSE 0 and RMSE > 0 the squared differences
         # underflow, so the limits apply.
@@ -109,7 +109,7 @@ class Thresholds:
         )
 
     def past_channel(self, rmse: float) -> bool:
-        """Return whether the RMSE of a channel exceeds its limit; False without a limit."""
+        """Return whether the RMSE of any channel exceeds the limit for channels; False without a limit."""
         return self.max_channel_rmse is not None and not rmse <= self.max_channel_rmse
 
     def _holds(self, name: str, value: float, limit: float) -> bool:

@@ -55,9 +55,9 @@ class Recommendation:
     action    kind of change.
     command   command to run or lines to write; "" for none.
     layers    names of the tensors that change, if known.
-    expected  expected figures on new images: ``error`` and ``error_after``.
-    measured  measured figures: ``error``, ``error_after``, the costs ``rate`` and ``rate_after`` (bytes of weights as a
-              share of all INT16), and ``images`` if they are fewer than the verdict's.
+    expected  expected errors on new images: ``error`` and ``error_after``.
+    measured  measured figures: ``error``, ``error_after``, ``rate`` and ``rate_after`` (size of the weights divided by
+              their INT16 size), and ``images`` if fewer images were used than for the verdict.
     within    whether all outputs are within the limits with the change; None if unknown.
     """
 
@@ -77,19 +77,19 @@ class Verdict:
     passes          whether all compared layers are within the limits and nothing is missing; None without limits.
     deciding        the tensor and the number that decided; None if nothing differs.
     past            number of layers that exceed the limits; without limits, number of layers that differ.
-    not_finite      number of layers with NaN or Inf, including layers that are equal on both sides.
+    not_finite      number of layers with NaN or Inf, including layers whose two sides are equal.
     cause           first finding that names a fault; its ``evidence`` says how the fault was measured.
     explanation     finding that explains the error if no single fault is known.
     recommendation  next action; None if no action is known.
     account         compared layers and layers that were not compared.
-    environment     differences between the two runs other than tensors.
+    environment     differences between the environments of the two runs.
     assumptions     assumptions made because information was missing.
-    allows_missing  whether missing layers do not fail.
+    allows_missing  True if missing layers do not make the comparison fail.
     by_flow         whether the dataflow between layers is known.
-    by_statistics   number of layers of which only statistics were compared.
-    images          number of images that the deciding number and the cause were measured on; 0 if not counted.
-    noun            what is counted: layers, or the outputs alone.
-    agreement       how many answers agree with the benchmark; None for outputs without a template.
+    by_statistics   number of layers that were compared by statistics only.
+    images          number of images on which the deciding number and the cause were measured; 0 if unknown.
+    noun            unit of the counts: layers, or outputs.
+    agreement       number of answers that agree with the benchmark; None if sgsdump cannot interpret the outputs.
     """
 
     state: State
@@ -124,7 +124,7 @@ class Verdict:
     def exit_status(self, fails_on_cause: bool = False) -> int:
         """Return 2 if a dump is damaged, 1 if the comparison fails, else 0.
 
-        FAIL and INCOMPLETE fail. If causes count, so do a named cause and a layer that is missing or not comparable.
+        FAIL and INCOMPLETE return 1. If causes count, a named cause or a missing or incomparable layer also returns 1.
         """
         if self.account.damaged:
             return 2
@@ -188,9 +188,9 @@ def verdict_of(
 
 
 def judged_verdict(evidence: Evidence, findings: Sequence[Finding], allow_missing: bool = False) -> Verdict:
-    """Return the verdict on layers that a golden run judges.
+    """Return the verdict on two dumps that were judged by a golden run.
 
-    The state is within rounding if each operator, computed again from its recorded inputs, gives the recorded output.
+    The state is WITHIN ROUNDING if each operator, recomputed from its recorded inputs, gives its recorded output.
     """
     layers, account = evidence.judged, evidence.account
     failing = [layer for layer in layers if not layer.passes]
@@ -226,8 +226,8 @@ def _recommended_of_golden(evidence: Evidence, passes: bool, cause: Finding | No
 def state_of(evidence: Evidence) -> State:
     """Return the state of the compared layers.
 
-    NaN and Inf in the same places are equal. A recorded argument, weight or operator that differs makes the state
-    "differs", however small its effect.
+    NaN and Inf in the same places count as equal. If a recorded argument, weight or operator differs, the state is
+    DIFFERS, however small the effect.
     """
     if not evidence.rows:
         return "not comparable"
@@ -302,7 +302,7 @@ def _limited(row: Row, limits: Thresholds) -> Iterator[tuple[str, float, float, 
 
 
 def _recommended(evidence: Evidence, findings: Sequence[Finding]) -> Recommendation | None:
-    """Return the next action that the comparison alone can recommend."""
+    """Return the next action that a comparison can recommend without running the model."""
     if not evidence.rows:
         return Recommendation("dump what is missing") if evidence.account.missing else None
     if evidence.is_of_other_inputs:
@@ -336,7 +336,7 @@ def _layers(findings: Iterable[Finding], kind: str) -> tuple[str, ...]:
 
 
 def named_elsewhere(recorded: Iterable[Finding], layer: str) -> Finding | None:
-    """Return the first cause that the recordings name, if it says more than that ``layer`` differs first."""
+    """Return the first cause among the recorded operators; None if the cause only says that ``layer`` differs first."""
     first = next((finding for finding in recorded if finding.kind in ("argument", "cause")), None)
     if first is None or (
         first.kind == "cause" and first.layer == layer and not first.facts.keys() & {"how", "only_in"}
@@ -346,9 +346,9 @@ def named_elsewhere(recorded: Iterable[Finding], layer: str) -> Finding | None:
 
 
 def blamed(recorded: Iterable[Finding]) -> Finding | None:
-    """Return the fault that counts whatever the size of its error, or None.
+    """Return the fault that decides the state even if its error is small, or None.
 
-    It is an argument or weight that differs, or an operator outside its rounding bound.
+    Such a fault is a differing argument or weight, or an operator outside its rounding bound.
     """
     first = next((finding for finding in recorded if finding.kind in ("argument", "cause")), None)
     return first if first is not None and (first.kind == "argument" or "bound" in first.figures) else None

@@ -41,13 +41,13 @@ class Operator:
     module     path of the module that contains the operator, or of the module itself: ``layer1.0.conv``; "" for the
                outermost module.
     kind       operator type in the vocabulary of its library: ``aten.convolution``, ``Conv2d``, ``Conv``.
-    is_module  True for a module. Its inner operators may be in the dump too.
-    values     identity of each value read ("in", slot) and written ("out", slot). An output and the inputs that consume
-               it have the same identity. Inputs that were not dumped may be listed.
+    is_module  True for a module. The operators inside the module may be in the dump too.
+    values     identity of each value that the operator reads ("in", slot) or writes ("out", slot). An output and the
+               inputs that read this output have the same identity. Inputs that were not dumped may be listed.
     weights    name of each value that is a weight of the model.
     arguments  non-tensor arguments by name, as JSON: ``{"eps": "1e-05"}``.
     source     program line of the call, ``net.py:28``; "" if unknown.
-    parts      for a value that is a memory buffer: the identities of the values that operators wrote into the buffer.
+    parts      for a value that is a memory buffer, the identities of the values that operators wrote into the buffer.
     call       overload and argument names, if recorded.
     """
 
@@ -80,7 +80,7 @@ class Damage(str):
 
     @classmethod
     def left_out(cls, error: FormatError) -> str:
-        """Return the note about a skipped file or tensor. An intact file that is not a tensor is not damage."""
+        """Return the note about a skipped file or tensor. An intact file without a tensor is not damage."""
         text = f"left out: {error}"
         return text if isinstance(error, NotATensor) else cls(text)
 
@@ -95,7 +95,7 @@ _COLUMNS = ("name", "io", "shape", "dtype", "layout", "op")
 class Record:
     """One tensor of a dump and its position: input or output ``slot`` of operator ``op_index``.
 
-    A tensor has one record as an output and one more record for each consumer that reads the tensor.
+    A tensor has one record as an output, and one record for each operator that reads the tensor.
 
     Attributes
     ----------
@@ -104,19 +104,20 @@ class Record:
     slot : int
         Position among the operator's inputs or outputs, from 0.
     op_index : int
-        Number of the operator. Reports print this number as the layer number; a comparison uses the benchmark's number.
+        Number of the operator. Reports print this number as the layer number; a comparison uses the number in the
+        benchmark.
     op_type : str
-        Type or name of the operator, as the format stores it; "" if unknown.
+        Type or name of the operator, as stored in the file; "" if unknown.
     tensor : Tensor
-        Facts and values of the tensor. Values are loaded on request.
+        Metadata and values of the tensor. Values are loaded on request.
     constant : bool
         True for weights, biases and shape parameters.
     cut : bool
-        True if the old SDK writer cut the record's header at 255 bytes. ``op_index`` is then inferred; ``op_type``,
-        ``constant`` and the end of the name may be lost.
+        True if an old SDK version cut the header of the record at 255 bytes. ``op_index`` is then inferred;
+        ``op_type``, ``constant`` and the end of the name may be lost.
     unwritten : bool
-        True for memory that the program had not, or not completely, written yet. Such a record has no values and is
-        never compared.
+        True for a tensor that was dumped before the program had written all of its memory. The record has no values and
+        is never compared.
     """
 
     io: Literal["in", "out"]
@@ -139,7 +140,7 @@ class Variant(Protocol):
     """A format variant that can also describe a subset of its dump's records."""
 
     def of_part(self) -> Any:
-        """Return the variant without facts that apply to individual records."""
+        """Return the variant without data about individual records."""
 
 
 def _as_note(note: str) -> str:
@@ -163,9 +164,9 @@ class _Once:
 class Dump(Mapping[str, Tensor]):
     """The tensors of one run: ``records`` in file order, and a read-only mapping from name to tensor.
 
-    The mapping has every tensor name once, in file order. ``dump[name]`` returns the first output with that name, else
-    the first model input, else the first constant. ``records`` also holds repeated names: later outputs, and the inputs
-    of each consumer.
+    The mapping has every tensor name once, in file order. ``dump[name]`` returns the first output with that name. If
+    there is none, the first model input or else the first constant is returned. ``records`` also holds repeated names:
+    later outputs, and the inputs of each operator.
 
     Parameters
     ----------
@@ -174,7 +175,7 @@ class Dump(Mapping[str, Tensor]):
     format : str
         Name of the file format; "" for a dump made in memory.
     variant : object
-        Form in which the file was written. Saving in the same format and variant reproduces the file byte for byte.
+        Details of the file's layout. Saving with the same format and variant reproduces the file byte for byte.
     path : Path or None
         File or folder of the dump.
     notes : iterable of str
@@ -267,7 +268,7 @@ class Dump(Mapping[str, Tensor]):
         return tuple(note for note in self.notes if isinstance(note, Damage))
 
     def select(self, *patterns: str) -> Dump:
-        """Return a dump of the records whose names match at least one pattern.
+        """Return a dump with only the records whose names match at least one pattern.
 
         Parameters
         ----------
@@ -301,7 +302,7 @@ class Dump(Mapping[str, Tensor]):
         records : sequence of Record
             Records of the new dump, in file order.
         variant : object
-            Format variant of the new dump; None for the usual one.
+            Format variant of the new dump; None for the usual variant.
 
         Returns
         -------
@@ -321,11 +322,11 @@ class Dump(Mapping[str, Tensor]):
         Parameters
         ----------
         environment : callable
-            Value of the attribute ``environment``.
+            New value of the attribute ``environment``.
         before : callable
-            Value of the attribute ``before``.
+            New value of the attribute ``before``.
         outermost : callable
-            Value of the attribute ``outermost``.
+            New value of the attribute ``outermost``.
 
         Returns
         -------
@@ -336,7 +337,7 @@ class Dump(Mapping[str, Tensor]):
         return self
 
     def to_pandas(self) -> Any:
-        """Return a table of the records' facts. No tensor values are read.
+        """Return a table of the records' metadata. No tensor values are read.
 
         Returns
         -------

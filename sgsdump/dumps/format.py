@@ -30,16 +30,17 @@ MOST_RANK, MOST_ELEMENTS = 32, 2**48
 
 
 class Lost(NamedTuple):
-    """A fact of a record that a writer cannot keep.
+    """Metadata or values of a record that a format cannot store.
 
     Attributes
     ----------
     record : Record
-        The record that loses the fact.
+        The record that loses metadata or values.
     what : str
         Predicate that completes the sentence "the tensor …", such as "is float16, kept as float32".
     refused : bool
-        True if the record cannot be written at all: ``write`` raises, and a partial save skips the record.
+        True if the record cannot be written at all. ``write`` then raises an error, and a partial save skips the
+        record.
     """
 
     record: Record
@@ -72,19 +73,21 @@ class Format:
         ``variant`` is a ``Dump.variant`` that ``read`` returned, or None for the usual variant. Write a folder with
         ``replacing_folder``. None if the format is read-only.
     loses : callable
-        ``(records, variant) -> iterable of Lost``. Return what ``write`` would lose or refuse. Only facts may be read,
-        no values. A record that is not listed must read back equal: name, slot, shape, dtype, layout, scale, values.
+        ``(records, variant) -> iterable of Lost``. Return the metadata and values that ``write`` would lose or refuse,
+        without reading values. Records that are not listed must be equal after writing and reading: name, slot, shape,
+        dtype, layout, scale and values.
     looks_for : str
-        For folder formats, the files that ``recognises`` looks for, such as "a dump_info.json"; "" for file formats.
+        For folder formats, a description of the files that ``recognises`` needs, such as "a dump_info.json"; "" for
+        file formats.
     runs : callable or None
         ``(folder, notes) -> sequence of Run``. Return the runs of a tree and append messages to ``notes``. None if the
         format has no trees.
     own_inputs : bool
-        True if the inputs of each operator were dumped as separate tensors with their own names. A comparison then
+        True if the inputs of each operator were dumped as separate tensors with separate names. A comparison then
         compares these inputs too.
     owns : callable
-        ``(path) -> bool``. Return whether the path is a run of such a tree, stored in another format. ``read`` then
-        combines the run's dump with the facts that the tree holds.
+        ``(path) -> bool``. Return whether the path is a run that is stored in another format, inside a tree of this
+        format. ``read`` then combines the dump of the run with the metadata in the tree.
     one_tensor : bool
         True if a file holds a single tensor, named after the file.
     """

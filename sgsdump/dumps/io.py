@@ -37,8 +37,8 @@ def open_dump(path: str | Path, step: int | None = None, rank: int | None = None
     Returns
     -------
     Dump
-        If ``sgsdump dump`` or ``sgsdump pipeline`` stored the model's graph beside the dump, ``Dump.network`` returns
-        the operators of this graph.
+        The tensors of the run. If the graph of the model is stored beside the dump, ``Dump.network`` returns its
+        operators.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def open_dump(path: str | Path, step: int | None = None, rank: int | None = None
 
     Notes
     -----
-    The format is recognised by the content, not by the file ending.
+    The format is recognised by the content, not by the file extension.
     """
     format, folder = located(Path(path), Choice(step, rank))
     with collector_paused():
@@ -83,24 +83,24 @@ def save_dump(
     Parameters
     ----------
     dump : Dump, mapping or iterable
-        A dump, arrays by name (``{name: array}``), or tensors and records. The items of an iterator are written one by
-        one, so that only one tensor is in memory at a time.
+        A dump, arrays by name (``{name: array}``), or an iterable of tensors or records. An iterator needs memory for
+        only one tensor, because its items are written one by one.
     path : str or Path
         File or folder to write. An existing file or folder is replaced.
     format : str, optional
-        Format name, such as ``"npz"``. By default, the dump's own format if ``path`` has the ending of this format.
-        Otherwise the ending selects the format: .bin, .txt, .npz or .safetensors; a path without ending becomes a
-        folder of .npy files.
+        Format name, such as ``"npz"``. Default: the format of ``dump`` if the extension of ``path`` fits this format.
+        Otherwise the extension selects the format: .bin, .txt, .npz or .safetensors. A path without extension becomes
+        a folder of .npy files.
     on_loss : {"warn", "raise", "ignore"}
-        Action if the format cannot hold all facts or values: write and issue a LossWarning, write nothing and raise
-        ValuesError, or write without a warning.
+        Action if the format cannot hold all metadata or values. ``"warn"`` writes the dump and issues a LossWarning.
+        ``"raise"`` writes nothing and raises ValuesError. ``"ignore"`` writes the dump without a warning.
 
     Raises
     ------
     ConfigError
-        If the ending or the format is unknown or cannot be written, or if ``dump`` is of an unsupported type.
+        If the extension or format is unknown, if the format is read-only, or if the type of ``dump`` is not supported.
     ValuesError
-        If the format cannot hold a tensor at all, or if ``on_loss="raise"`` and something would be lost.
+        If the format cannot hold a tensor at all, or if ``on_loss="raise"`` and metadata or values would be lost.
     OutputError
         If the file cannot be written (missing folder, full disk, no permission).
 
@@ -111,7 +111,7 @@ def save_dump(
 
     Notes
     -----
-    A dump that is saved in its own format keeps its variant: the file is reproduced byte for byte.
+    If a dump is saved in the format that it was read from, the new file is equal byte for byte.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def save_dump(
 
 
 def as_records(tensors: Iterable[Tensor | Record]) -> Iterator[Record]:
-    """Yield a record for each item: plain tensors become single outputs of operators 0, 1, 2 and so on."""
+    """Yield a record for each item. A tensor without a record becomes the only output of operator 0, 1, 2 and so on."""
     for index, item in enumerate(tensors):
         if not isinstance(item, Tensor | Record):
             raise ConfigError(f"cannot save a {type(item).__name__}. Pass tensors, records or {{name: array}}")
@@ -196,7 +196,7 @@ def _is_kept(dump: object, target: Target) -> bool:
 
 
 def _watched(records: Iterable[Record], facts: list[Record], target: Target, on_loss: str) -> Iterator[Record]:
-    """Yield the records and append their facts, without values, to ``facts``.
+    """Yield the records and append their metadata to ``facts``.
 
     Losses are checked after the last record. An error at this point stops the writer before it renames the file.
     """

@@ -21,7 +21,7 @@ _MODELS = (".tflite", ".onnx", ".xml", ".prototxt", ".caffemodel")
 
 
 def located(path: Path, choice: Choice) -> tuple[Any, Path]:
-    """Return the format of the selected dump, and the file or folder to read. Raises FormatError and ConfigError."""
+    """Return the format of the selected dump, and the file or folder to read. Raises FormatError or ConfigError."""
     tree, choice = _split(path, choice)
     format = format_of(tree)
     runs = _runs(tree, format, [])
@@ -70,7 +70,7 @@ def tree_of(path: Path) -> Path:
 
 
 def how_to_choose_of(path: Path, runs: Sequence[Run], step: int | None = None, rank: int | None = None) -> str:
-    """Return the advice on how to select one of several runs of the tree at ``path``."""
+    """Return advice on how to select one of the runs in the tree at ``path``."""
     return how_to_choose(*_split(path, Choice(step, rank), enter=False), runs)
 
 
@@ -94,7 +94,7 @@ def _runs(tree: Path, format: Any, notes: list[str]) -> Sequence[Run]:
 
 
 def format_of(path: Path) -> Any:
-    """Return the format that recognises the path. Raises FormatError if none does."""
+    """Return the format that recognises the path. Raises FormatError if no format recognises the path."""
     head = _head(path)
     for format in FORMATS.own.values():
         if format.recognises(path, head):

@@ -1,9 +1,9 @@
-"""The contract of an executor: one back-end behind four calls.
+"""The interface of an executor, which runs models with one back-end.
 
-The calls come in this order, and the base class checks the order: ``init``, ``load_model``, ``execute`` (any number of
-times; another ``load_model`` may follow), ``release``. Every back-end that can be dumped or compared is an executor.
-Plug-ins are found by the entry point group ``sgsdump.executors``. As a context manager, an executor releases itself,
-also after an error::
+There are four calls: ``init``, ``load_model``, ``execute`` (any number of times; another ``load_model`` may follow) and
+``release``. The base class checks this order. sgsdump runs every back-end through an executor. Plug-ins are found by
+the entry point group ``sgsdump.executors``. In a ``with`` statement, an executor releases itself at the end, also after
+an error::
 
     with open_executor("ort") as executor:
         executor.load_model(proto)
@@ -46,15 +46,15 @@ class Executor(ABC):
     name : str
         Name of the executor in ``--executor`` and in messages.
     init_options, load_options, execute_options : Mapping[str, str]
-        Options that ``init``, ``load_model`` and ``execute`` accept: option -> one line of help. Other options raise
-        ConfigError.
+        Options that ``init``, ``load_model`` and ``execute`` accept, each with one line of help. Any other option
+        raises ConfigError.
     inputs : tuple of InputSpec
         Inputs of the loaded model.
 
     Notes
     -----
-    An exception that a back-end raises while it loads or runs a model becomes a ModelError of one line. A SgsdumpError
-    passes unchanged.
+    If a back-end raises an exception while it loads or runs a model, a ModelError of one line is raised instead. A
+    SgsdumpError is not changed.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class Executor(ABC):
         Raises
         ------
         ConfigError
-            If an option is unknown, or the executor is initialised already.
+            If an option is unknown, or if the executor is already initialised.
         MissingExtra
             If a package that the back-end needs is not installed.
         """
@@ -103,7 +103,7 @@ class Executor(ABC):
             raise
 
     def load_model(self, model: onnx.ModelProto, configs: Configs | None = None, folder: str | None = None) -> None:
-        """Load a model and make it ready to run; it replaces the previous model.
+        """Load a model, which replaces the previous model, and make it ready to run.
 
         Parameters
         ----------
@@ -139,23 +139,23 @@ class Executor(ABC):
         output_names : sequence of str
             Names of model outputs.
         feed : Mapping[str, np.ndarray]
-            Array by input name, of the declared dtype and shape. A bfloat16 input may be given as float32.
+            Arrays by input name, each with the declared dtype and shape. A bfloat16 input may be given as float32.
         configs : Mapping[str, Any], optional
             Values of the options in ``execute_options``.
 
         Returns
         -------
         list of np.ndarray
-            The outputs in the order of ``output_names``, in their own dtype and shape. The arrays belong to the caller.
+            The outputs in the order of ``output_names``, with the dtype and shape of the model. The caller may change
+            the arrays.
 
         Raises
         ------
         InputError
             If the feed does not match the inputs of the model.
         ModelError
-            If a name is not an output of the model; if an output cannot be returned as an array, or differs from the
-            model
-            in element type or shape; or if the model fails.
+            If a name is not an output of the model, if the model fails, or if an output is not an array of the declared
+            element type and shape.
         ConfigError
             If an option is unknown, or no model is loaded.
         """
@@ -174,7 +174,10 @@ class Executor(ABC):
         return arrays
 
     def release(self) -> None:
-        """Free all resources. The call is allowed in any state and more than once; ``init`` may follow."""
+        """Free all resources.
+
+        This method may be called at any time and repeatedly. Afterwards ``init`` may be called again.
+        """
         if self._state not in ("new", "released"):
             self._state, self._model = "released", None
             self.on_release()
@@ -185,7 +188,7 @@ class Executor(ABC):
         Parameters
         ----------
         configs : Mapping[str, Any]
-            Options that the caller set; only options of ``init_options``.
+            Options that the caller set; all are in ``init_options``.
         """
 
     @abstractmethod
@@ -197,7 +200,7 @@ class Executor(ABC):
         model : onnx.ModelProto
             The model; it must not be changed. Its outputs may lack type and shape.
         configs : Mapping[str, Any]
-            Options that the caller set; only options of ``load_options``.
+            Options that the caller set; all are in ``load_options``.
         folder : str or None
             Folder of the external data files.
 
@@ -216,16 +219,15 @@ class Executor(ABC):
         output_names : list of str
             Names of model outputs; the base class has checked the names.
         feed : Mapping[str, np.ndarray]
-            Arrays that match the model's inputs in dtype and shape. The arrays are read-only: the caller keeps using
-            the
-            same memory.
+            Arrays that match the model's inputs in dtype and shape. Do not write to the arrays, because the caller
+            still uses them.
         configs : Mapping[str, Any]
-            Options that the caller set; only options of ``execute_options``.
+            Options that the caller set; all are in ``execute_options``.
 
         Returns
         -------
         list of np.ndarray
-            One array per name, in the same order, in the model's own dtype and shape.
+            One array per name, in the same order, with the dtype and shape of the model.
 
         Raises
         ------
@@ -236,14 +238,16 @@ class Executor(ABC):
     def on_release(self) -> None:  # noqa: B027 - overriding is optional
         """Free the resources of the back-end. The default does nothing.
 
-        The base class calls this method once per ``init``, also if ``on_init`` failed half-way.
+        The base class calls this method once per ``init``, also if ``on_init`` failed.
         """
 
     def check_model(self, model: onnx.ModelProto) -> None:  # noqa: B027 - overriding is optional
-        """Raise ModelError if the back-end cannot run any part of the model. The default does nothing.
+        """Raise ModelError if the back-end can run no part of the model. The default does nothing.
 
         The method is called before a model runs part by part, so that the user reads one error instead of one per
-        tensor.
+        e
+                                                                                                                           per
+                                                                                                                           tensor.
         """
 
     def plain(self, error: Exception) -> str:
@@ -290,10 +294,9 @@ def _check_outputs(
 ) -> None:
     """Raise ModelError if the number of arrays, an element type or a shape differs from the model.
 
-    Values that are not arrays (a sequence, None) are left to the caller. Exporters sometimes declare a wrong shape: if
-    an
-    array differs from the declared shape, or none is declared, shape inference from the feed decides. A size that the
-    inference does not know is accepted.
+    The caller checks values that are not arrays (a sequence, None). Exporters sometimes declare a wrong shape. If an
+    array differs from the declared shape, or if no shape is declared, the shape inferred from the feed decides. A
+    dimension that cannot be inferred may have any size.
     """
     if len(arrays) != len(names):
         raise ModelError(f"{giver} returned {len(arrays)} arrays for {len(names)} outputs")
@@ -335,6 +338,6 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the first non-empty line of the message, after the exception type if the line has at most three words."""
+    """Return the first non-empty line of the message; put the exception type before a line of at most three words."""
     line = next((text.strip() for text in str(error).splitlines() if text.strip()), "")
     return line if len(line.split()) > 3 else f"{type(error).__name__}: {line}".rstrip(": ")

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class ModelFacts:
     """Facts about a model's tensors, by tensor name.
 
-    slots    Output index within the node; 0 if the name is missing.
+    slots    Output index within the node; 0 for a tensor that is not listed.
     quants   Scale and zero point of each tensor in a quantised model.
-    dynamic  Names of the scale and the zero point that the model computes at run time.
+    dynamic  Names of the scale and the zero point tensors that the model computes at run time.
     layout   Axis order of all 4-D tensors.
     """
 
@@ -56,7 +56,7 @@ def dump(model: str | Path, data: Data, **beside: Unpack[Beside]) -> Dump:
     model : str or Path
         ONNX, Caffe ``.prototxt`` (with ``weight_file``), TFLite or OpenVINO model.
     data : str, Path, array, dict of arrays or iterable
-        The input of exactly one run; ``calibrate`` describes all forms.
+        The input of exactly one run, in any form that ``calibrate`` describes.
     **beside
         ``preprocess``, ``input_config``, ``weight_file``, ``model_inputs``, ``model_outputs``, ``strict_sdk``; see
         ``calibrate``.
@@ -64,16 +64,20 @@ def dump(model: str | Path, data: Data, **beside: Unpack[Beside]) -> Dump:
     Returns
     -------
     Dump
-        One record per tensor, in the model's own dtype. Integers of a quantised model keep their scale, or are
-        converted
-        to floats if no dump format stores the type. ``notes`` lists the tensors that were skipped or hold NaN or Inf.
+        One record per tensor, in the dtype of the model. Integers of a quantised model keep their scale; types that no
+        dump format can store become floats. ``notes`` lists tensors that were skipped and tensors with NaN or Inf.
 
     Raises
     ------
     SgsdumpError
         If the model or the data cannot be read, the data do not match the inputs, there are several inputs, or the
-        model
-        cannot run.
+        uns,
+                                                                                                                            or
+                                                                                                                            if
+                                                                                                                            the
+                                                                                                                            model
+                                                                                                                            cannot
+                                                                                                                            run.
 
     Examples
     --------
@@ -111,7 +115,7 @@ def dump(model: str | Path, data: Data, **beside: Unpack[Beside]) -> Dump:
 
 
 def one_of(feeds: Feeds) -> tuple[str, Mapping[str, np.ndarray]]:
-    """Return the only run. Raises InputError for several."""
+    """Return the only run. Raises InputError if there are several runs."""
     from sgsdump.errors import InputError
 
     if len(feeds) != 1:
@@ -120,7 +124,7 @@ def one_of(feeds: Feeds) -> tuple[str, Mapping[str, np.ndarray]]:
 
 
 def facts_of(model: Model) -> ModelFacts:
-    """Return the facts of a model, without slots."""
+    """Return the facts about a model's tensors, without slots."""
     from sgsdump.models.quantised_model import dynamic_of, quants_of
 
     return ModelFacts({}, quants_of(model), dynamic_of(model.proto), model.layout)
@@ -130,8 +134,11 @@ def records_of(layers: Iterable[Layer], facts: ModelFacts, summary: Summary) -> 
     """Yield the records of a framework dump: outputs, numbered in order, labelled by node.
 
     Integers of a quantised model are converted to the floats they represent, unless the container stores their type
-    with a
-    scale.
+    ir
+                                                                                                                         type
+                                                                                                                         with
+                                                                                                                         a
+                                                                                                                         scale.
     """
     from sgsdump.dumps.dump import Record
     from sgsdump.dumps.formats.sigmastar.record_header import word_of
