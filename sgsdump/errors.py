@@ -31,11 +31,11 @@ class SgsdumpError(Exception):
     reason : str
         What is wrong and, where possible, what to do next.
     tensor : str, optional
-        Name of the tensor that the text begins with.
+        Name of the tensor, placed at the beginning of the text.
 
     Notes
     -----
-    Raise a subclass, never this class itself.
+    Code raises the subclasses, never this class itself.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class SgsdumpError(Exception):
     def reason_of(self, *names: str) -> str:
         """Return the text without its tensor's name if that name is one of ``names``.
 
-        Callers that print the name beside the reason use this method, so that several tensors can share a reason.
+        Callers that print the tensor name themselves use this method, so that several tensors can share a reason.
         """
         return one_line(self._reason) if self.tensor in names else str(self)
 
@@ -64,7 +64,7 @@ class FormatError(SgsdumpError):
 
 
 class NotATensor(FormatError):
-    """A file or member is intact but holds something other than numbers, such as Python objects."""
+    """A file or archive member is intact but does not hold numbers; for example, it holds Python objects."""
 
 
 class FileChanged(FormatError):
@@ -75,11 +75,11 @@ class FileChanged(FormatError):
 
 
 class ConfigError(SgsdumpError):
-    """An option or a side file asks for something impossible."""
+    """An option or a side file contains an invalid setting."""
 
 
 class ModelError(SgsdumpError):
-    """A model cannot be read, or does not support a request."""
+    """A model cannot be read, or cannot be used for the requested operation."""
 
 
 class InputError(SgsdumpError):
@@ -87,11 +87,11 @@ class InputError(SgsdumpError):
 
 
 class ValuesError(SgsdumpError):
-    """The values of a tensor are unknown: left out of the file, padded, or of unknown scale."""
+    """The values of a tensor are not available: missing from the file, padded, or with an unknown scale."""
 
 
 class LossWarning(UserWarning):
-    """``save_dump`` wrote a format that cannot hold all facts; the message names the lost facts."""
+    """Warning of ``save_dump``: the format cannot hold all metadata or values. The message names the lost items."""
 
 
 class OutputError(SgsdumpError):
@@ -103,7 +103,7 @@ class MissingExtra(SgsdumpError):
 
 
 class WorkerError(SgsdumpError):
-    """Worker processes or the cluster cannot be reached, were lost, or do not fit the task."""
+    """Worker processes or the cluster cannot be reached, have stopped, or are unsuitable for the task."""
 
 
 LONGEST = 200

@@ -1,4 +1,4 @@
-"""Plug-ins: tables of names and import targets that a package adds to the core; targets are imported on use.
+"""Plug-ins: tables of names and import targets that a package adds to the core. Targets are imported on first use.
 
 A plug-in is a record ``PLUGIN = Plugin(...)``. sgsdump's own plug-ins, ``OWN``, define it in their ``__init__.py``. An
 installed package names its record in the entry-point group ``sgsdump.plugins``::
@@ -6,9 +6,9 @@ installed package names its record in the entry-point group ``sgsdump.plugins``:
     [project.entry-points."sgsdump.plugins"]
     toy = "sgsdump_toy:PLUGIN"
 
-The core and the own plug-ins are asked first. Installed plug-ins are searched only if neither has the command, format
-or name, if no own reader recognises a file, and for ``sgsdump --help``. A plug-in that cannot be loaded gives one
-warning, and everything else works. ``SGSDUMP_NO_PLUGINS=1`` ignores all installed plug-ins.
+Commands, formats, names and file readers of sgsdump come first. If sgsdump has no match, installed plug-ins are
+searched. ``sgsdump --help`` always lists their commands. A plug-in that cannot be loaded causes one warning; all other
+functions work. ``SGSDUMP_NO_PLUGINS=1`` disables all installed plug-ins.
 """
 
 import importlib
@@ -38,15 +38,14 @@ class Command(NamedTuple):
     Attributes
     ----------
     module : str
-        Module whose docstring is the command's help. It defines ``add_arguments(parser)`` and ``run(args)``, which
-        returns
-        the exit status.
+        Module of the command. Its docstring is the help text. It defines ``add_arguments(parser)``, and ``run(args)``,
+        which returns the exit status.
     help : str
-        Line of the command in ``sgsdump --help``.
+        One-line description of the command in ``sgsdump --help``.
     group : str
-        Heading above this line. A new heading is placed last.
+        Heading in ``sgsdump --help`` under which the command is listed. A new heading is placed last.
     after : str or None
-        Command above this line; "" for the first place of the group, None for the last.
+        Command that is listed before this command; "" for the first place in the group, None for the last place.
     """
 
     module: str
@@ -56,9 +55,9 @@ class Command(NamedTuple):
 
 
 class Plugin(NamedTuple):
-    """Tables of a plug-in.
+    """Tables of names and targets that a plug-in adds.
 
-    A target is a string ``module:attribute``; the targets of ``names`` and ``modules`` are modules.
+    A target is a string ``module:attribute``. In ``names`` and ``modules``, a target is a module.
 
     Attributes
     ----------
@@ -69,16 +68,16 @@ class Plugin(NamedTuple):
     models : mapping of str to str
         Model readers by name; each target is an ``sgsdump.models.model.ModelReader``.
     charts : mapping of str to str
-        Charts of ``compare --plots`` by name; each target is ``save(report, folder)``, which returns the paths it
-        wrote.
+        Charts of ``compare --plots`` by name; each target is a function ``save(report, folder)`` that returns the
+        written paths.
     views : mapping of str to str
-        Functions that show, draw or write a kind of result, by kind.
+        Functions that show, draw or write a result, by kind of result.
     renamed : mapping of str to str
-        Commands of an older version; each target turns their arguments into those of today's command.
+        Commands of an older version, by name; each target converts their arguments to those of the current command.
     names : mapping of str to str
-        Public names of ``sgsdump``.
+        Public names of the package ``sgsdump``, with the modules that define them.
     modules : mapping of str to str
-        Packages that users import below ``sgsdump``, by their public name; only for sgsdump's own plug-ins.
+        Packages that users import as ``sgsdump.NAME``, by this name; only for sgsdump's own plug-ins.
     """
 
     commands: Mapping[str, Command] = {}
@@ -121,7 +120,7 @@ def own_table(table: str) -> Mapping[str, str]:
 
 @cache
 def installed() -> Mapping[str, Plugin]:
-    """Return installed packages' plug-ins by entry-point name, with a warning for each plug-in that does not load."""
+    """Return the plug-ins of installed packages by entry-point name; warn about each plug-in that cannot be loaded."""
     if are_left_out() or not _any_is_named():
         return {}
     from importlib.metadata import entry_points
@@ -131,7 +130,7 @@ def installed() -> Mapping[str, Plugin]:
 
 
 def are_left_out() -> bool:
-    """Return whether the user disabled installed plug-ins."""
+    """Return whether the user has disabled installed plug-ins."""
     return os.environ.get(SWITCH, "0") not in ("", "0")
 
 
@@ -158,7 +157,7 @@ def leave_out(what: str, error: BaseException) -> None:
 
 @cache
 def further(table: str, attribute: str = "__call__") -> Mapping[str, str]:
-    """Return the entries that installed plug-ins add to a table; warn about targets that do not load.
+    """Return the entries that installed plug-ins add to a table; warn about targets that cannot be imported.
 
     attribute  an attribute that each target must have.
     """
@@ -201,7 +200,7 @@ def _is_module(name: str) -> bool:
 
 
 def public_module(name: str) -> ModuleSpec | None:
-    """Return the import spec of a package that an own plug-in publishes, or of a module in it; None for others."""
+    """Return the import spec of a package or module that one of sgsdump's plug-ins publishes; None for other names."""
     root, _, inside = name.removeprefix("sgsdump.").partition(".")
     target = next((plugin.modules[root] for plugin in own() if root in plugin.modules), None)
     if target is None:
@@ -225,13 +224,13 @@ class _Alias:
 
 
 def as_html(kind: str, result: object) -> str | None:
-    """Return HTML for ``_repr_html_``, or None if no view shows this kind; a notebook then shows the ``repr``."""
+    """Return HTML for ``_repr_html_``, or None if this kind has no view; a notebook then shows the ``repr``."""
     target = _view(kind)
     return imported(target)(result) if target else None
 
 
 def ask(kind: str, result: object, *further: object) -> Any:
-    """Return what the view of this kind makes of a result. Raises KeyError if no view has this kind."""
+    """Return the output of the view for this kind of result. Raises KeyError if there is no such view."""
     target = _view(kind)
     if target is None:
         raise KeyError(kind)
@@ -239,7 +238,7 @@ def ask(kind: str, result: object, *further: object) -> Any:
 
 
 def _view(kind: str) -> str | None:
-    """Return the target of a kind's view, from the core, an own plug-in or an installed plug-in."""
+    """Return the target of the view for a kind of result, from the core, sgsdump's plug-ins or installed plug-ins."""
     for plugin in (_CORE, *own()):
         if kind in plugin.views:
             return plugin.views[kind]

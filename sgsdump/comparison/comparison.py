@@ -226,11 +226,16 @@ class Comparison:
 
     @property
     def worst(self) -> Row | None:
-        """Row with the largest error (Σ|a-b| / Σ|b|; NaN and Inf count as largest). Suspects are included. None without rows."""
+        """Row with the largest error (Σ|a-b| / Σ|b|); None without rows.
+
+        NaN and Inf count as the largest error. Suspects are included.
+        """
         return next(iter(self.worst_first(1)), None)
 
     def worst_first(self, count: int | None = None) -> tuple[Row, ...]:
-        """Return the rows sorted by error, largest first. Rows of equal error are sorted by COS (lowest first), then by file order.
+        """Return the rows sorted by error, largest first.
+
+        Rows of equal error are sorted by COS (lowest first), then by file order.
 
         Parameters
         ----------

@@ -126,7 +126,7 @@ class Exact:
 
     @property
     def is_coarser(self) -> bool:
-        """True if the rounding error of one program far exceeds that of the other program and that of its element type."""
+        """True if the rounding error of one program is far above that of the other program and of its element type."""
         less, more = sorted((self.sample, self.benchmark))
         return not more <= COARSE * max(less, self.rounding)
 
@@ -370,7 +370,7 @@ class Row:
         return not self.misnamed and self.is_within(thresholds)
 
     def is_within(self, thresholds: Thresholds = DOCUMENTED) -> bool:
-        """Return whether the metrics are within the limits. A misnamed row may be within the limits but never passes."""
+        """Return whether the metrics are within the limits; a misnamed row may be within them but never passes."""
         if self.equal:
             return True
         thresholds = thresholds.of_layer(*self.names)
@@ -465,7 +465,7 @@ def _by_record(facts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _type_name(info: TensorInfo) -> str:
-    """Return the element type, written as in the SDK's headers; for dequantised values, the type before dequantisation."""
+    """Return the element type as in the SDK's headers; for dequantised values, the type before dequantisation."""
     if info.quant is not None and info.quant.dtype is None:
         return info.quant.type_name or "unknown"
     dtype = info.dtype if info.quant is None or info.quant.dtype is None else info.quant.dtype

@@ -219,8 +219,8 @@ class Executor(ABC):
         output_names : list of str
             Names of model outputs; the base class has checked the names.
         feed : Mapping[str, np.ndarray]
-            Arrays that match the model's inputs in dtype and shape. Do not write to the arrays, because the caller
-            still uses them.
+            Arrays that match the model's inputs in dtype and shape. The arrays are read-only, because the caller
+            still uses their memory.
         configs : Mapping[str, Any]
             Options that the caller set; all are in ``execute_options``.
 
@@ -244,10 +244,8 @@ class Executor(ABC):
     def check_model(self, model: onnx.ModelProto) -> None:  # noqa: B027 - overriding is optional
         """Raise ModelError if the back-end can run no part of the model. The default does nothing.
 
-        The method is called before a model runs part by part, so that the user reads one error instead of one per
-        e
-                                                                                                                           per
-                                                                                                                           tensor.
+        sgsdump calls this method before it runs a model part by part. The user then reads one error instead of one per
+        tensor.
         """
 
     def plain(self, error: Exception) -> str:

@@ -70,14 +70,8 @@ def dump(model: str | Path, data: Data, **beside: Unpack[Beside]) -> Dump:
     Raises
     ------
     SgsdumpError
-        If the model or the data cannot be read, the data do not match the inputs, there are several inputs, or the
-        uns,
-                                                                                                                            or
-                                                                                                                            if
-                                                                                                                            the
-                                                                                                                            model
-                                                                                                                            cannot
-                                                                                                                            run.
+        If the model or the data cannot be read, if the data do not match the inputs, if the data are for several runs,
+        or if the model cannot run.
 
     Examples
     --------
@@ -133,12 +127,8 @@ def facts_of(model: Model) -> ModelFacts:
 def records_of(layers: Iterable[Layer], facts: ModelFacts, summary: Summary) -> Iterator[Record]:
     """Yield the records of a framework dump: outputs, numbered in order, labelled by node.
 
-    Integers of a quantised model are converted to the floats they represent, unless the container stores their type
-    ir
-                                                                                                                         type
-                                                                                                                         with
-                                                                                                                         a
-                                                                                                                         scale.
+    Integers of a quantised model are converted to the floats that they represent, unless the dump format stores their
+    type with a scale.
     """
     from sgsdump.dumps.dump import Record
     from sgsdump.dumps.formats.sigmastar.record_header import word_of

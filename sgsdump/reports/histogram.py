@@ -33,12 +33,12 @@ class Histograms:
     Attributes
     ----------
     layers : tuple of Distribution
-        One record per layer: its counts, its range, and whether it is clipped, wastes its range, or has NaN or Inf. A
-        notebook shows it as a chart.
+        One record per layer with its counts and range. The record tells whether the layer is clipped, uses little of
+        its range, or has NaN or Inf. Notebooks show the record as a chart.
     undrawn : tuple of Undrawn
         Layers whose values are not available, with the reason.
     unused : tuple of str
-        Names of ranges that match no layer.
+        Names in the ranges file that match no layer.
     notes : tuple of str
         Notes from reading the dump.
 
@@ -59,11 +59,11 @@ class Histograms:
 
     @property
     def troubled(self) -> tuple[Distribution, ...]:
-        """Suspicious layers: clipped, with a range much wider than their values, or with NaN or Inf."""
+        """Suspicious layers: clipped, using only a small part of their range, or with NaN or Inf."""
         return tuple(layer for layer in self.layers if layer.troubled)
 
     def save(self, folder: str | Path) -> Path:
-        """Write an image per layer and ``overview.png``, as ``sgsdump histogram`` does.
+        """Write one image per layer and ``overview.png``, as ``sgsdump histogram`` does.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class Histograms:
         Raises
         ------
         KeyError
-            If no layer has this name; with similar names, or the reason why the layer has no values.
+            If no layer has this name. The message gives similar names, or the reason why the layer has no values.
         IndexError
             If the number is out of range.
         """
@@ -153,7 +153,7 @@ class Histograms:
 def histogram(
     dump: Dump | str | Path, ranges: str | Path | Mapping[str, Range] | Calibrated | None = None
 ) -> Histograms:
-    """Count the values of each layer, and relate them to its calibration range.
+    """Compute the histogram of each layer, relative to its calibration range.
 
     The function is the Python equivalent of ``sgsdump histogram``.
 
@@ -162,8 +162,8 @@ def histogram(
     dump : Dump, str or Path
         Dump of the float model, or the path of a dump in any format.
     ranges : str, Path, mapping or FixedModel, optional
-        Calibration ranges: a ``tensor_min_max.txt`` or quant file, {tensor name: ``Range``}, or the result of
-        ``calibrate``. If None, the histograms have no ranges.
+        Calibration ranges: a ``tensor_min_max.txt``, a quant file, {tensor name: ``Range``}, or the result of
+        ``calibrate``. If None, the histograms show no ranges.
 
     Returns
     -------
@@ -234,7 +234,7 @@ def matched_ranges(dump: Dump, ranges: Mapping[str, Range] | None, dump_name: st
 
 
 def with_side_files(dump: Dump, ranges: Mapping[str, Range], parse_net: Path | None = None) -> Dump:
-    """Return the dump, unpadded and dequantised as far as the ranges and the text of ``parse_net`` allow."""
+    """Return the dump, without padding and dequantised, as far as the ranges and the text of ``parse_net`` allow."""
     from sgsdump.dumps.formats.sigmastar import side_files
     from sgsdump.models.model import net_of
 
@@ -243,7 +243,7 @@ def with_side_files(dump: Dump, ranges: Mapping[str, Range], parse_net: Path | N
 
 @dataclass(frozen=True)
 class Drawn:
-    """Images of a folder: the layers, layers that were not drawn, the overviews, and which layer copies which."""
+    """Images drawn into a folder: layers, layers that were not drawn, overviews, and layers that copy another layer."""
 
     layers: list[Distribution]
     undrawn: list[Undrawn]
@@ -258,7 +258,7 @@ class Drawn:
 
 
 def drawn_into(folder: Path, results: Iterable[Distribution | Undrawn]) -> Drawn:
-    """Draw each layer into an empty folder as soon as it is counted, then the overviews. Raise OSError."""
+    """Draw each layer into an empty folder as soon as its values are counted, then the overviews. Raise OSError."""
     from sgsdump.comparison.distribution import Undrawn
     from sgsdump.files.names import Taken
     from sgsdump.reports.charts.bins import Copies, drawn_values

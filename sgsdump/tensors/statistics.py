@@ -22,7 +22,7 @@ _PART = 1 << 20
 
 @dataclass(frozen=True)
 class Statistics:
-    """Statistics over all values of a tensor, computed or read from a dump; None in a field that is unknown.
+    """Statistics over all values of a tensor, computed or read from a dump. Unknown fields are None.
 
     Attributes
     ----------
@@ -31,15 +31,15 @@ class Statistics:
     l2norm : float or None
         Square root of the sum of squares of the finite values.
     count : int or None
-        Number of all elements, NaN and Inf included.
+        Number of all elements, including NaN and Inf.
     nan, negative_inf, positive_inf : int or None
         Number of NaN, -Inf and +Inf elements.
     checksum : str or None
-        Checksum of the values as they were dumped, after its kind: ``md5:1a2b3c4d``.
+        Checksum of the dumped values, with its kind as prefix: ``md5:1a2b3c4d``.
 
     Notes
     -----
-    Statistics dumped by a run have the rounding of their writer, and may follow another rule for NaN and Inf.
+    Statistics read from a dump were rounded by the tool that wrote them. The tool may treat NaN and Inf differently.
     """
 
     min: float | None = None
@@ -64,7 +64,7 @@ class Statistics:
 
     @property
     def span(self) -> tuple[float, float]:
-        """(min, max), with NaN for an unknown value."""
+        """Minimum and maximum as a tuple, with NaN for an unknown value."""
         return math.nan if self.min is None else self.min, math.nan if self.max is None else self.max
 
 

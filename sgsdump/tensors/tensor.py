@@ -1,8 +1,8 @@
-"""Tensor type: metadata that is known at once (``TensorInfo``) and values that are loaded on request (``Tensor``).
+"""Tensor types: metadata (``TensorInfo``), and tensors whose values are loaded on request (``Tensor``).
 
-*Stored* values are the integers or floats in the file. *Real* values are the float32 numbers that stored values
-represent: floats are cast, complex numbers become pairs, and integers are dequantised if a scale is known. A large
-tensor is converted chunk by chunk while it is read (``Values``), never as a whole.
+*Stored* values are the integers or floats in the file. *Real* values are the float32 numbers that the stored values
+represent. Floats are cast, complex numbers become pairs, and integers are dequantised if a scale is known. Large
+tensors are converted in chunks while they are read (``Values``).
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _LETTERS = {"NC1HWC0": "CHNW", "NDC1HWC0": "CDHNW", "FRACTAL_Z": "CHNW"}
 class Tensor:
     """A tensor of a dump: metadata plus values that are loaded on request.
 
-    ``np.asarray(tensor)`` returns the real values. ``tensor[index]`` returns the real values of a part, without loading
-    the rest.
+    ``np.asarray(tensor)`` returns the real values. ``tensor[index]`` returns the real values of a part of the tensor
+    and loads only this part.
 
     Parameters
     ----------
     info : TensorInfo
         Name, shape, dtype and other metadata.
     load : callable
-        Returns the stored array, flat or shaped, newly allocated or memory-mapped.
+        Function that returns the stored values as a flat or shaped array, newly allocated or memory-mapped.
     statistics : Statistics, optional
-        Statistics dumped instead of values; None for a tensor with values.
+        Statistics that were dumped instead of values; None for a tensor with values.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class Tensor:
         array : array-like
             An array, a number, a list or a torch tensor.
         **facts
-            Further fields of TensorInfo, such as ``layout`` or ``quant``.
+            Other fields of TensorInfo, such as ``layout`` or ``quant``.
 
         Returns
         -------
@@ -97,7 +97,7 @@ class Tensor:
 
     @classmethod
     def of_statistics(cls, info: TensorInfo, statistics: Statistics) -> Tensor:
-        """Return a tensor that has statistics but no values: loading values raises ValuesError."""
+        """Return a tensor with statistics but without values. Loading its values raises ValuesError."""
 
         def load() -> np.ndarray:
             raise ValuesError("has no values: only statistics were dumped", tensor=info.name)
@@ -106,7 +106,7 @@ class Tensor:
 
     @classmethod
     def without_values(cls, info: TensorInfo, why: str) -> Tensor:
-        """Return a tensor whose values raise ValuesError with the reason ``why``; all statistics are unknown."""
+        """Return a tensor without values or statistics; loading values raises ValuesError with the reason ``why``."""
 
         def load() -> np.ndarray:
             raise ValuesError(f"has no values: {why}", tensor=info.name)
@@ -120,12 +120,12 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[int, ...] | None:
-        """Shape of the stored values; None if the file does not give it."""
+        """Shape of the stored values; None if the file does not contain the shape."""
         return self.info.shape
 
     @property
     def ndim(self) -> int | None:
-        """Number of dimensions; None if the file does not give the shape."""
+        """Number of dimensions; None if the file does not contain the shape."""
         return None if self.info.shape is None else len(self.info.shape)
 
     @property
@@ -135,23 +135,23 @@ class Tensor:
 
     @property
     def layout(self) -> str | None:
-        """Order of the axes, such as ``NHWC``; None if unknown or plain."""
+        """Order of the axes, such as ``NHWC``; None for an unknown order or plain row-major order."""
         return self.info.layout
 
     def raw(self) -> np.ndarray:
-        """Return all stored values in the file for this tensor, without cropping.
+        """Return all values that the file stores for this tensor, without cropping to ``shape``.
 
         Returns
         -------
         ndarray
-            Flat or shaped array of ``info.dtype``; a copy or a view under the rule of ``stored``.
+            Flat or shaped array of ``info.dtype``. The notes of ``stored`` say whether the array is a copy or a view.
         """
         return copied(self.raw_view())
 
     def raw_view(self) -> np.ndarray:
         """Return the values of ``raw``, always as a view if the file is mapped.
 
-        Creating the view costs nothing. Read the view with ``in_memory``, ``write_array`` or a descriptor.
+        Creating the view reads no values. Read the view with ``in_memory``, ``write_array`` or a file descriptor.
         """
         array = self._load()
         return array if type(array) is np.ndarray else _array_of(array, self.info.name)
@@ -162,26 +162,25 @@ class Tensor:
         Returns
         -------
         ndarray
-            Values of ``info.dtype``; flat if the shape is unknown, read-only if they come from a file.
+            Array of ``info.dtype``; flat if the shape is unknown, read-only if the values come from a file.
 
         Raises
         ------
         FileChanged
-            If the file changed since the dump was opened.
+            If the file has changed since the dump was opened.
         FormatError
-            If the payload is smaller than the shape.
+            If the file holds fewer values than the shape needs.
         ValuesError
-            If the payload is an integer buffer padded per pixel (eliminateGarbage off): its first elements are not the
-            tensor.
+            If the values are an integer buffer with padding after each pixel (eliminateGarbage off).
 
         Notes
         -----
-        Values of a file are copied up to 64 MiB. Larger values are a view of the mapped file, which takes no memory. If
-        another program truncates the file, the next access to the view ends the process (SIGBUS). If another program
-        rewrites the file, the view shows the new values. ``np.array(...)`` copies the view.
+        Up to 64 MiB, values of a file are copied. Larger tensors are returned as a view of the mapped file, which takes
+        no memory. If another program truncates the file, the next access to the view kills this process (SIGBUS). If
+        another program rewrites the file, the view shows the new values. ``np.array(...)`` copies the view.
 
-        A payload larger than its shape is cropped to its first elements, which is correct for image inputs that the SDK
-        over-allocates.
+        If the file holds more values than the shape needs, the first values are returned. This is correct for image
+        inputs, for which the SDK allocates too much memory.
         """
         return copied(self.stored_view())
 
@@ -206,27 +205,27 @@ class Tensor:
         Parameters
         ----------
         layout : str, optional
-            None: as stored. ``"logical"``: a device layout is undone. ``"NCHW"``, ``"NHWC"`` …: a device layout is
-            undone and the axes are put in this order, which the tensor's own layout must allow.
+            None keeps the stored layout. ``"logical"`` converts a device layout to the logical layout. ``"NCHW"``,
+            ``"NHWC"`` … also puts the axes in this order, if the layout of the tensor has the same axes.
 
         Returns
         -------
         ndarray
-            float32, in the shape of ``stored``. Complex numbers become pairs (real, imaginary) along an additional last
-            axis of 2, and booleans become 0.0 and 1.0. A copy, except for float32 values beyond 64 MiB, which
-            ``stored`` returns as a view.
+            float32 array in the shape of ``stored``. Complex numbers become pairs (real, imaginary) along an additional
+            last axis of length 2; booleans become 0.0 and 1.0. The array is a copy, except for float32 tensors above 64
+            MiB, which ``stored`` returns as a view.
 
         Raises
         ------
         ValuesError
-            If integers cannot be dequantised because their true scale is unknown, if the values are text or raw bytes,
-            or if the tensor cannot take the requested layout.
+            If integers cannot be dequantised because their exact scale is unknown, if the values are text or raw bytes,
+            or if the tensor cannot be converted to the requested layout.
         """
         tensor = self if layout is None else self.logical() if layout == "logical" else self.in_layout(layout)
         return real_values(tensor.stored(), tensor.info)
 
     def logical(self) -> Tensor:
-        """Return the tensor in its logical layout, converted when its values are loaded.
+        """Return the tensor in its logical layout. The values are converted when they are loaded.
 
         Returns
         -------
@@ -252,12 +251,13 @@ class Tensor:
         return Tensor(to, load, self.statistics)
 
     def in_layout(self, layout: str) -> Tensor:
-        """Return the tensor with its axes in another order, converted when its values are loaded.
+        """Return the tensor with its axes in another order. The values are converted when they are loaded.
 
         Parameters
         ----------
         layout : str
-            Layout with the same letters, such as ``NCHW`` or ``NHWC``. A device layout is undone first.
+            Layout with the same letters, such as ``NCHW`` or ``NHWC``. A device layout is first converted to the
+            logical layout.
 
         Returns
         -------
@@ -267,7 +267,7 @@ class Tensor:
         Raises
         ------
         ValuesError
-            If the tensor's own layout does not allow ``layout``.
+            If the layout of the tensor cannot be converted to ``layout``.
         """
         tensor = self.logical()
         info = tensor.info
@@ -285,9 +285,9 @@ class Tensor:
         return Tensor(to, lambda: tensor.stored_view().transpose(order), tensor.statistics)
 
     def close(self, owner: str = "it") -> None:
-        """Release the values; loading them afterwards raises ValuesError.
+        """Release the values. Loading values afterwards raises ValuesError.
 
-        Existing arrays stay valid: a mapped file stays mapped until its last array is gone.
+        Existing arrays stay valid. A mapped file stays mapped until its last array is deleted.
         """
         why = f"the values of tensor {self.info.name!r} cannot be read: {owner} was closed; open it again"
 
@@ -299,15 +299,15 @@ class Tensor:
     def __getitem__(self, index: Any) -> Any:
         """Return the real values of a part, in the stored layout.
 
-        Any numpy index is accepted. Other values are neither read from a mapped file nor converted. Raises
-        IndexError for an index out of range, and ValuesError if ``real`` raises it.
+        Any numpy index is accepted. Values outside the part are not converted, and not read from a mapped file. Raises
+        IndexError for an index out of range, and ValuesError in the cases in which ``real`` raises it.
         """
         is_basic = all(isinstance(part, _BASIC) for part in (index if isinstance(index, tuple) else (index,)))
         stored = self.stored_view() if is_basic else in_memory(self.stored_view())
         return real_part(stored, index, self.info)[()]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Return the real values, for ``np.asarray`` and ``np.array``."""
+        """Return the real values; called by ``np.asarray`` and ``np.array``."""
         stored = self.stored()
         real = real_values(stored, self.info)
         array = real if dtype is None else real.astype(dtype, copy=False)
@@ -320,7 +320,7 @@ class Tensor:
         return f"Tensor({self.info.name!r}, shape={self.info.shape}, dtype={name_of(self.info.dtype)}{layout})"
 
     def _repr_html_(self) -> str | None:
-        """Return metadata and value distribution as HTML for a notebook."""
+        """Return the metadata and the distribution of the values as HTML for a notebook."""
         return as_html("tensor", self)
 
 
@@ -338,8 +338,8 @@ class Values:
 
     array    may be a view of a mapped file (read with ``in_memory`` or through a descriptor), unaligned or transposed;
              never written to
-    to_real  None if the stored values are real
-    scaling  set if ``to_real`` consists of this scaling only
+    to_real  None if the stored values are the real values
+    scaling  set if ``to_real`` only applies this scaling
     """
 
     array: np.ndarray
@@ -359,9 +359,9 @@ def _array_of(values: Any, name: str) -> np.ndarray:
 
 
 def values_of(tensor: Tensor, quant: Quant | None = None) -> Values:
-    """Return the stored values of a tensor and their conversion to real values; ``quant`` replaces that of the header.
+    """Return the stored values and their conversion to real values; ``quant`` replaces the parameters in the header.
 
-    Raises ValuesError for integers whose true scale is unknown.
+    Raises ValuesError for integers whose exact scale is unknown.
     """
     stored = tensor.stored_view()
     info = tensor.info if quant is None else replace(tensor.info, quant=quant)
@@ -383,7 +383,7 @@ def _are_real(dtype: np.dtype) -> bool:
 
 
 def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
-    """Return the tensor in one of ``DEVICE_LAYOUTS``, or the tensor itself if it has the layout.
+    """Return the tensor in one of ``DEVICE_LAYOUTS``, or the tensor itself if it already has this layout.
 
     Values are padded with zeros when they are loaded. FRACTAL_NZ accepts tensors of any shape, as matrices of their
     last two dimensions. Other layouts accept only tensors of known layout (NCHW, NHWC … or NCDHW …). Raises ValuesError
@@ -408,7 +408,7 @@ def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
 
 
 def with_original_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Set the original shape of a tensor in a device layout, if it is known from another source.
+    """Set the original shape of a tensor in a device layout, given from another source.
 
     ``logical`` can then undo the layout. ATB stores FRACTAL_NZ with M1 and M0 merged: (…, N1, M, N0). Raises
     ValuesError if the shape does not fit, or if the layout cannot be undone.
@@ -455,7 +455,7 @@ def real_part(stored: np.ndarray, index: Any, info: TensorInfo) -> np.ndarray:
 def dequantise(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
     """Return ``float32(stored - zero_point) * float32(scale)``, the single-precision product that the SDK computes.
 
-    Raises ValuesError if the scale is missing, is known only to six decimals, or does not fit the shape.
+    Raises ValuesError if the scale is missing, known only to six decimals, or does not fit the shape.
     """
     if info.quant is None:
         return stored.astype(np.float32)
@@ -468,7 +468,7 @@ def is_scaled(dtype: np.dtype) -> bool:
 
 
 def checked_scale(info: TensorInfo, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the float32 scale, as one number or broadcastable to ``shape``; raises as ``dequantise``."""
+    """Return the float32 scale, as one number or broadcastable to ``shape``. Raises the errors of ``dequantise``."""
     quant = info.quant
     assert quant is not None, "values without a scale are real values"
     if not quant.exact:
@@ -491,7 +491,7 @@ def checked_scale(info: TensorInfo, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def scale_fits(info: TensorInfo) -> bool:
-    """Return whether there is one scale, or one per channel along the axis (the last axis if none is named)."""
+    """Return whether there is one scale, or one scale per channel along the axis (default: the last axis)."""
     if info.quant is None:
         return True
     quant, shape, count = info.quant, info.shape or (), np.size(info.quant.scale)

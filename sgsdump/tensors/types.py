@@ -16,11 +16,11 @@ NHWC = "NHWC"
 
 @dataclass(frozen=True)
 class Origin:
-    """The logical tensor of values in a device layout.
+    """Shape and layout of a tensor before its conversion to a device layout.
 
     shape   logical shape
-    layout  logical layout; None if the file does not give it
-    groups  groups of a grouped convolution's weights
+    layout  logical layout; None if the file does not contain the layout
+    groups  number of groups, for weights of a grouped convolution
     """
 
     shape: tuple[int, ...]
@@ -35,19 +35,20 @@ class Quant:
     Attributes
     ----------
     dtype : numpy.dtype or None
-        Quantised type; None if the file names an unknown type, whose name is in ``type_name``. A dequantised tensor
-        (stored as float32) keeps its quantised type here.
+        Quantised type; None if sgsdump does not know the type in the file (``type_name``). For a dequantised tensor
+        (stored as float32), the type before dequantisation.
     scale : float or ndarray
-        Real size of one step; C entries along ``axis`` if per channel; 0.0 if the file gives none.
+        Size of one quantisation step; one value per channel along ``axis`` if per channel; 0.0 if the file has no
+        scale.
     zero_point : int
         Stored value that represents 0.0.
     axis : int or None
         Channel axis in the logical shape; None if per tensor.
     exact : bool
-        False if the scale was read from text of six decimals: sufficient to print, too coarse to dequantise 16-bit
-        values (error up to 1.6 %).
+        False if the scale was read from text with six decimals. Such a scale is too coarse to dequantise 16-bit values
+        (error up to 1.6 %).
     type_name : str
-        Type name in the file if it is unknown.
+        Name of the type in the file, if ``dtype`` is None.
     """
 
     dtype: np.dtype | None
@@ -74,7 +75,7 @@ class TensorInfo:
     name : str
         Tensor name.
     shape : tuple of int or None
-        Shape of ``Tensor.stored``; None if the file does not give it.
+        Shape of ``Tensor.stored``; None if the file does not contain the shape.
     dtype : numpy.dtype
         Type of the stored values.
     layout : str or None
@@ -82,9 +83,10 @@ class TensorInfo:
     quant : Quant or None
         Quantisation parameters.
     op_type : str
-        Type of the operator that computes the tensor, or "".
+        Type of the operator that computes the tensor; "" if unknown.
     origin : Origin or None
-        Logical tensor, if ``layout`` is a device layout and the logical shape is known.
+        Shape and layout before the conversion to a device layout; None if unknown, or if ``layout`` is not a device
+        layout.
     """
 
     name: str

@@ -1,6 +1,7 @@
-"""The public function ``capture``: dump what torch computes in this process within a with-block.
+"""The public function ``capture``: dump the tensors that torch computes in a ``with`` block of this process.
 
-Hooks and tree are those of ``sgsdump exec`` (``hook/``); the hooks are removed when the block ends.
+``capture`` uses the same hooks (``hook/``) and writes the same tree as ``sgsdump exec``. The end of the block removes
+the hooks.
 """
 
 from __future__ import annotations
@@ -38,22 +39,21 @@ def capture(
     statistics: bool = False,
     feed: str | Path | None = None,
 ) -> Iterator[Path]:
-    """Dump what torch modules compute within a ``with`` block into ``folder``.
+    """Dump the tensors that torch modules compute in a ``with`` block into ``folder``.
 
-    The result is a tree as ``sgsdump exec`` writes it.
+    The result is the same tree that ``sgsdump exec`` writes.
 
     Parameters
     ----------
     folder : str or Path
-        A new or empty folder, or an earlier capture, which is replaced.
+        A new or empty folder, or the folder of an earlier capture, which is replaced.
     control : DumpControl, optional
-        Selection of what is dumped. Default: all tensors of every round.
+        Selection of the tensors to dump. Default: all tensors of every round.
     statistics : bool, default False
-        Store max, min, mean and L2 norm instead of values.
+        If True, store maximum, minimum, mean and L2 norm instead of values.
     feed : str or Path, optional
-        A tree of the same program. In each round, its recorded inputs replace the program's inputs. If ``control``
-        names
-        a module, only the inputs of that module are replaced.
+        A tree of the same program. In each round, the inputs recorded in this tree replace the program's inputs. If
+        ``control`` names a module, only the inputs of this module are replaced.
 
     Yields
     ------
@@ -63,8 +63,8 @@ def capture(
     Raises
     ------
     ConfigError
-        If the folder holds other files, another capture or ``sgsdump exec`` is active, no module ran, or the recorded
-        inputs do not match the program.
+        If the folder holds other files, if another capture or ``sgsdump exec`` is active, if no module ran, or if the
+        recorded inputs do not match the program.
     MissingExtra
         If torch is not installed.
     OutputError
@@ -72,10 +72,9 @@ def capture(
 
     Notes
     -----
-    Each call of an outermost module is a round, counted from 0. Inputs are dumped before and outputs after each
-    operator.
-    An exception of the block reaches the caller, and the tree holds everything that ran before. Notes are issued as
-    warnings.
+    Each call of an outermost module is a round, counted from 0. Inputs are dumped before an operator runs, outputs
+    afterwards. If the block raises an exception, the caller gets this exception, and the tree holds all tensors dumped
+    before. Notes are issued as Python warnings.
 
     Examples
     --------
@@ -135,7 +134,7 @@ def _torch() -> Any:
 
 
 def _make_room(root: Path) -> None:
-    """Create an empty folder. Raises ConfigError, OutputError."""
+    """Create an empty folder. Raises ConfigError or OutputError."""
     try:
         names = set(os.listdir(root)) if os.path.lexists(root) else set()
         if names and not {CONTROL, PROCESSES} <= names:
@@ -148,7 +147,7 @@ def _make_room(root: Path) -> None:
 
 
 def _hooked(root: Path) -> tuple[Any, Any]:
-    """Return the hooks' session, and the function that removes the hooks."""
+    """Install the hooks; return their session and the function that removes them."""
     torch = _torch()
     before = list(sys.path)
     sys.path[:0] = _FOLDERS

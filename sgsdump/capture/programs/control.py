@@ -1,7 +1,7 @@
-"""``DumpControl``, the record that selects what a running program dumps, and the vendors' syntax of its fields.
+"""``DumpControl``, the record that selects the tensors that a program dumps, and the vendors' syntax for its fields.
 
-The record is filled from options, from a vendor's JSON file, or by Python code. The hooks read nothing else. The
-record enters the program's process as a flat JSON object (``to_json``, ``from_json``) with the keys ``FIELDS``.
+Command options, a vendor's JSON file or Python code set the fields. The hooks read no other settings. The record is
+passed to the program's process as a flat JSON object (``to_json``, ``from_json``) with the keys ``FIELDS``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class Steps:
-    """Inclusive ranges of step numbers, from 0; no range means every step."""
+    """Inclusive ranges of step numbers, counted from 0. Without a range, every step is selected."""
 
     ranges: tuple[tuple[int, int], ...] = ()
 
@@ -54,22 +54,23 @@ class OperatorFilter:
     Attributes
     ----------
     names, prefixes, patterns : tuple of str
-        Exact names; beginnings of operator types, case-insensitive; regular expressions for names. An operator is
-        dumped
-        if one of them matches, or if all are empty.
+        Exact operator names; prefixes of operator types, case-insensitive; regular expressions for operator names. An
+        operator is dumped if any of these matches, or if all three are empty.
     models : tuple of (str, tuple of str)
-        Selection by graph: the graph's name ("" for any) and the operators to dump in it (none for all).
+        Selection by graph: pairs of a graph name ("" for any graph) and the names of operators in this graph (empty for
+        all).
     ids : tuple of str
-        Operator ids within a step (``2``; ``3_1`` is the child of 3 with index 1); empty for all.
+        Operator ids within a step; empty for all. ``3_1`` is the child with index 1 of operator ``3``.
     children : bool
-        Whether operators inside the selected ones are dumped too.
+        True if the operators inside selected operators are dumped too.
     watched : tuple of str
-        Operators whose outputs the scene "watcher" dumps.
+        Operators whose outputs are dumped in the scene "watcher".
     inside : {"graph", "eager"}
-        For a program with torch.compile: its compiled graphs as they run, or the operators that run without
-        compilation.
+        For a program with torch.compile: "graph" dumps the compiled graphs, "eager" runs and dumps the operators
+        without compilation.
     module : str
-        Dump only one module and its parts, by its path in the network (``layers.1``), or one network, by its class.
+        The only module to dump, with its submodules: path in the network (``layers.1``), or class name of a whole
+        network.
     """
 
     names: tuple[str, ...] = ()
@@ -84,7 +85,7 @@ class OperatorFilter:
 
     @property
     def named(self) -> bool:
-        """Whether operators are selected by name, type, graph or module."""
+        """True if operators are selected by name, type, graph or module."""
         return bool(self.names or self.prefixes or self.patterns or self.models or self.module)
 
 
@@ -98,13 +99,14 @@ class Storage:
     Attributes
     ----------
     links : {"none", "symlink", "hardlink", "index"}
-        Storage of duplicate payloads.
+        How payloads that occur more than once are stored.
     min_free : int
-        Free disk space in bytes below which dumping stops.
+        Dumping stops if fewer bytes are free on the disk.
     max_bytes : int
         Size limit of the whole dump in bytes; 0 for no limit.
     layout : {"files", "rounds"}
-        "files" is the vendor's tree, one file per tensor; "rounds" has two files per round of a process.
+        "files" writes the vendor's tree with one file per tensor. "rounds" writes two files for each round of a
+        process.
     """
 
     links: Links = "none"
@@ -115,30 +117,31 @@ class Storage:
 
 @dataclass(frozen=True)
 class DumpControl:
-    """Selection of what a program dumps.
+    """Selection of the tensors that a program dumps.
 
     Attributes
     ----------
     enabled : bool
-        False: the hooks are installed but dump nothing, until a changed configuration enables them.
+        If False, the hooks are installed but dump nothing until a changed configuration enables them.
     mode : {"input", "output", "all"}
-        Which side of an operator is dumped.
+        Tensors of an operator to dump: inputs, outputs or both.
     steps : Steps
-        Steps to dump, counted from 0. A step is a run of the outermost module or of the session.
+        Steps to dump, counted from 0. A step is one call of the outermost module or one run of the session.
     when : {"before", "after", "both", "inputs-before-outputs-after"}
-        When values are read, relative to the operator.
+        When tensors are read: before or after the operator runs.
     content : {"tensor", "stats", "description", "structure"}
-        Values; statistics; shape and dtype only; or only a line in the index.
+        Content to store: values, statistics, shape and dtype ("description"), or only a line in the index
+        ("structure").
     timing : bool
-        Whether each operator's time on the host is recorded, for CPU profiling.
+        True if the host time of each operator is recorded, for CPU profiling.
     devices, ranks : tuple of int
         Numbers of the devices and ranks to dump; empty for all.
     seed : int or None
-        Seed of the random generators; a seed also enables deterministic algorithms.
+        Seed of the random generators. If a seed is set, deterministic algorithms are enabled too.
     scene : {"", "overflow", "watcher"}
         "overflow" dumps only operators whose output holds NaN, Inf or the largest value of its type, with their inputs.
-        "watcher" dumps the outputs of ``operators.watched`` after themselves and after each of ``operators.names`` (or
-        after every operator).
+        "watcher" dumps the outputs of ``operators.watched`` when they are computed, and again after each operator of
+        ``operators.names`` (default: after every operator).
     operators : OperatorFilter
         Selection of operators.
     storage : Storage
@@ -176,12 +179,12 @@ _PART_OF = {
 
 
 def dump_control(**values: Any) -> DumpControl:
-    """Return a control from the flat names of ``FIELDS``."""
+    """Return a control with values given under the names in ``FIELDS``."""
     return with_fields(DumpControl(), **values)
 
 
 def with_fields(control: DumpControl, **values: Any) -> DumpControl:
-    """Return the control with new values for some of its ``FIELDS``."""
+    """Return a copy of the control with new values for some of the ``FIELDS``."""
     parts = {
         part: replace(getattr(control, part), **{name: values.pop(name) for name in names})
         for part in ("operators", "storage")
@@ -191,7 +194,7 @@ def with_fields(control: DumpControl, **values: Any) -> DumpControl:
 
 
 def to_json(control: DumpControl) -> str:
-    """Return the control as JSON, which the hook in the program reads with the standard library alone."""
+    """Return the control as JSON. The hook in the program reads this JSON with the standard library only."""
     values = {name: getattr(getattr(control, _PART_OF.get(name, ""), control), name) for name in FIELDS}
     return json.dumps({**values, "steps": control.steps.ranges})
 
@@ -213,7 +216,7 @@ def _frozen(value: Any) -> Any:
 
 
 def read_steps(text: str) -> Steps:
-    """Read TorchAir's dump_step, ``0|3-5|10``: steps and ranges of steps. Raises ConfigError."""
+    """Read TorchAir's dump_step, such as ``0|3-5|10``: steps and ranges of steps. Raises ConfigError."""
     ranges = []
     for part in text.split("|"):
         ends = [end.strip() for end in part.split("-")]
@@ -224,9 +227,9 @@ def read_steps(text: str) -> Steps:
 
 
 def read_ranges(text: str) -> Steps:
-    """Read msit's execute range, ``3,5,7,7``: pairs of first and last step, or ``all``.
+    """Read msit's execute range: ``all``, or pairs of first and last step such as ``3,5,7,7``.
 
-    At most 500 characters. Raises ConfigError.
+    Raises ConfigError for an invalid text and for more than 500 characters.
     """
     if text.strip() == "all":
         return EVERY
@@ -240,7 +243,7 @@ def read_ranges(text: str) -> Steps:
 
 
 def whole_number(digits: str) -> int:
-    """Return the integer, with digits cut off far beyond any step number: Python refuses to read longer texts."""
+    """Return the integer. Excess digits are cut off, because Python refuses to convert very long texts."""
     return int(digits.lstrip("0")[:MOST_DIGITS] or "0")
 
 
@@ -252,7 +255,7 @@ def _ascending(ranges: list[tuple[int, int]], option: str) -> Steps:
 
 
 def read_ids(text: str) -> tuple[str, ...]:
-    """Read operation ids, ``2, 3_1``: numbers within a step, children after ``_``. Raises ConfigError."""
+    """Read operator ids such as ``2, 3_1``: numbers within a step, with children after ``_``. Raises ConfigError."""
     ids = _parts(text)
     for id in ids:
         if not _ID.fullmatch(id):
@@ -261,7 +264,7 @@ def read_ids(text: str) -> tuple[str, ...]:
 
 
 def read_devices(text: str, option: str = "device") -> tuple[int, ...]:
-    """Read device numbers, ``0,1``. Raises ConfigError."""
+    """Read device numbers such as ``0,1``. Raises ConfigError."""
     numbers = _parts(text)
     for number in numbers:
         if not (number.isascii() and number.isdigit() and len(number) < 10):

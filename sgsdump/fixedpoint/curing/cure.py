@@ -56,27 +56,27 @@ class Cured:
     proto : ModelProto
         The cured float model. Convert it, or pass it to ``calibrate`` with the same options.
     params : tuple of QuantParam or None
-        Entries of the quant file: widened ranges if the step helps. None if ``ranges`` was not tried.
+        Entries of the quant file, with widened ranges if the step ``ranges`` helps. None if ``ranges`` was not tried.
     steps : tuple of Step
         Every step that was tried, with its errors.
     as_it_is, errors : mapping of str to float
-        Relative squared error of each output, for the original and for the cured model.
+        Relative squared error of each output, for the original model and for the cured model.
     judged : int
-        Number of images that ``as_it_is`` and ``errors`` were measured on.
+        Number of images on which ``as_it_is`` and ``errors`` were measured.
     held_out : bool
-        False if the judging images were also fitted to, because there are too few.
+        False if the cures were fitted to the judging images too, because there are too few images.
     changed : mapping of str to float
-        Change of each output of the float model: sum((y - r)^2) / sum(r^2) against the original.
+        Change of each output of the float model by the cures: sum((y - r)^2) / sum(r^2) against the original.
     scaled : tuple
-        Model and entries after only the steps that keep the function (``steps.KEEPING``). Use them if convolutions
-        get 16 bits, because corrections for 8-bit errors are wrong there.
+        Model and quant file entries after only the steps that keep the function of the model (``steps.KEEPING``). Use
+        them if convolutions get INT16, because corrections of INT8 errors are wrong at INT16.
     by_image : tuple of float
-        Per judged image, the error of the cured model divided by that of the original model.
+        For each judging image, the error of the cured model divided by the error of the original model.
     expected : mapping of str to float
-        Error of each output to expect on other images of the same kind: one standard error above the measured error.
+        Expected error of each output on other images of the same kind: the measured error plus one standard error.
         Empty if no images were held out.
     expected_gain : float or None
-        Geometric mean of ``expected`` relative to the original model.
+        Geometric mean over the outputs of the expected error divided by the error of the original model.
     """
 
     proto: ModelProto
@@ -94,7 +94,7 @@ class Cured:
 
     @property
     def gain(self) -> float:
-        """Error of the cured model divided by that of the original model, as geometric mean over the outputs."""
+        """Error of the cured model divided by the error of the original model: geometric mean over the outputs."""
         return mean_ratio(self.errors, self.as_it_is)
 
     @property
@@ -117,8 +117,8 @@ class Cured:
         Parameters
         ----------
         path : str or Path
-            The ONNX file. Ranges go to ``NAME.quant.json`` and ``NAME.quant.pkl`` in the same folder. If the result has
-            no ranges, older quant files of this name are deleted.
+            ONNX file to write. Ranges are written to ``NAME.quant.json`` and ``NAME.quant.pkl`` in the same folder. If
+            the result has no ranges, older quant files of this name are deleted.
 
         Returns
         -------

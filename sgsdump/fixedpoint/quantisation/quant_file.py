@@ -214,19 +214,19 @@ def _width(bounds: Range) -> float:
 
 
 def quant_params(model: Model) -> list[QuantParam]:
-    """Return the quant parameters of a fixed model: stored tensors and weights of convolutions.
+    """Return the range and bit width of each stored tensor and each convolution weight of a fixed model.
 
     Parameters
     ----------
     model : Model
-        A fixed model: a fixed.sim, or a model that calibrate wrote.
+        A fixed model: a fixed.sim, or a model that ``calibrate`` wrote.
 
     Returns
     -------
     list of QuantParam
-        One entry per tensor, operator by operator: inputs, weights, outputs. ``range`` holds float64 values, one per
-        tensor or one per output channel. The ranges are those that the model was made from. If the model does not
-        store them, they are what its scales span. ``bit`` is 8 or 16.
+        One entry per tensor, in the order of operators: inputs, weights, outputs. ``range`` holds float64 values, one
+        per tensor or one per output channel. The values are the calibration ranges of the model. If the model does not
+        store calibration ranges, they are computed from its scales. ``bit`` is 8 or 16.
 
     Raises
     ------

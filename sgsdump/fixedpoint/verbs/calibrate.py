@@ -35,11 +35,11 @@ class How:
     """Calibration options.
 
     level       L1 to L5
-    quant_file  user's ranges, bits and weights
-    threshold   L4, L5: output change above which a convolution is raised to INT16
-    fuse        hide tensors inside operators that the hardware computes as one
+    quant_file  ranges, bit widths and weights from the user
+    threshold   L4, L5: largest change of the outputs for which a convolution stays at INT8
+    fuse        omit tensors between operators that the hardware computes in one step
     range_room  widen INT16 ranges for unseen images
-    plan_of     fixed model whose INT16 convolutions are INT16 here too; neither the configuration nor a level raises
+    plan_of     fixed model whose INT16 convolutions become INT16 here too; the configuration and the level raise no
                 others
     """
 
@@ -64,15 +64,15 @@ class FixedModel:
     imported : Imported
         Float model that was calibrated, with the contents of the quant file.
     fixed : fixed_model.FixedModel
-        Planned type, scale and zero point of each tensor, with notes.
+        Type, scale and zero point of each tensor, with notes.
     how : How
         Calibration options.
     warnings : tuple of str
-        Inferred settings, and restrictions of SDK 1.1.5 that the model exceeds.
+        Inferred settings, and restrictions of SDK 1.1.5 that the model violates.
     metric : tuple of (float, float) or None
-        Mean of the user's metric over the data, for the float model and for the fixed model.
+        Mean of your metric over the calibration data, for the float model and for the fixed model.
     measured : tuple of str
-        Tensors whose range is missing in the given quant file and was therefore measured on the data.
+        Tensors without a range in the given quant file. Their ranges were measured on the calibration data.
     """
 
     model: Model
@@ -91,7 +91,7 @@ class FixedModel:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Operators that are computed only approximately, one sentence per item."""
+        """Operators whose results in the fixed model are only approximate, one sentence per item."""
         return self.fixed.notes
 
     @property
@@ -112,7 +112,7 @@ class FixedModel:
         return {name: 8 * quant.dtype.itemsize for name, quant in self.fixed.plan.weights.items() if quant.dtype}
 
     def save(self, path: str | Path, log: str | Path | None = None) -> Path:
-        """Write the fixed model and, if asked for, its ranges.
+        """Write the fixed model and, with ``log``, its ranges.
 
         Parameters
         ----------
@@ -145,13 +145,13 @@ class FixedModel:
         return path
 
     def write(self, path: Path, file: IO[bytes]) -> None:
-        """Write the fixed model into an open file that becomes ``path``. Raises ModelError, OutputError."""
+        """Write the fixed model to an open file, later renamed to ``path``. Raises ModelError or OutputError."""
         from sgsdump.fixedpoint.quantisation.float_model import save_model
 
         save_model(self.fixed.proto, path, file)
 
     def write_log(self, folder: Path, form: Literal["text", "json"] = "text") -> Path:
-        """Write the ranges into an empty folder and return their file. Raises OutputError."""
+        """Write the ranges into an empty folder and return the path of tensor_min_max.txt. Raises OutputError."""
         from sgsdump.fixedpoint.quantisation.calibration_log import LogOptions, write_log
 
         weights = self.how.level != "L1" or bool(self.imported.changed)
@@ -187,7 +187,7 @@ def calibrate(
     Parameters
     ----------
     model : str or Path
-        ONNX model, or Caffe's ``.prototxt`` (with ``weight_file``).
+        ONNX model, or Caffe ``.prototxt`` (with ``weight_file``).
     data : str, Path, array, mapping or iterable
         Calibration data: images (a file, a folder, a list file), ``.npy``, ``.npz`` or ``random``; a data loader
         ``FILE.py[:NAME]``; an array in the shape and type of the model's input, a dictionary of arrays by input name,
@@ -195,22 +195,23 @@ def calibrate(
     quant_level : str, optional
         Calibration level, L1 to L5. Weights have one scale per output channel from L2 on; activation ranges are fitted
         at L3 and L5; convolutions are raised to INT16 at L4 and L5.
-        Default: L5, or with a quant file the level of its log.
+        Default: L5, or the level of the log if ``quant_file`` is the log of a calibration.
     quant_file : str or Path, optional
-        Your own ranges, bits and weights.
+        Your own ranges, bit widths and weights.
     processes : int
-        Number of processes that run the data; the result does not depend on it.
+        Number of processes that run the model on the data. The number does not change the result.
     metric : str or callable, optional
-        Your accuracy, f(outputs, float_outputs) -> number or ``FILE.py:f``. ``metric`` of the result has its means.
+        Your accuracy metric: a function f(outputs, float_outputs) -> number, or ``FILE.py:f``. The attribute ``metric``
+        of the result has the means of this metric.
     range_room : bool
-        If True, widen INT16 ranges by half or more for unseen images. Ranges of a quant file stay.
+        If True, widen INT16 ranges by half or more for unseen images. Ranges of a quant file are not widened.
     plan_of : str or Path, optional
-        Fixed model (``fixed.sim``, or made by ``calibrate``) whose INT16 convolutions are INT16 here too.
+        Fixed model (``fixed.sim``, or made by ``calibrate``) whose INT16 convolutions become INT16 here too.
     **beside
         ``preprocess``: your preprocess file; for several inputs, one per input, separated by commas.
         ``input_config``: input_config.ini; required for images, inferred for arrays.
         ``weight_file``: weights of a Caffe model.
-        ``model_inputs``, ``model_outputs``: names of the tensors at which a part of the model begins and ends.
+        ``model_inputs``, ``model_outputs``: names of the first and the last tensors, to use only a part of the model.
         ``strict_sdk``: raise ModelError if SDK 1.1.5 refuses the model.
 
     Returns
@@ -221,7 +222,7 @@ def calibrate(
     Raises
     ------
     SgsdumpError
-        If a file cannot be read, or if the model cannot be fed or quantised.
+        If a file cannot be read, if the data do not fit the model, or if the model cannot be quantised.
 
     Examples
     --------
@@ -245,7 +246,7 @@ def calibrate(
 
 
 def with_metric(made: FixedModel, feeds: Feeds, metric: UserMetric | None, progress: Progress) -> FixedModel:
-    """Return the fixed model with the means of a metric. Raises what the metric raises."""
+    """Return the fixed model with the means of a metric. Raises the errors of the metric."""
     from sgsdump.fixedpoint.tuning.worth import metrics_of
     from sgsdump.models.feeds.by_content import PicturePairs
 
@@ -257,7 +258,7 @@ def with_metric(made: FixedModel, feeds: Feeds, metric: UserMetric | None, progr
 
 
 def level_of(told: str | None, quant_file: Path | None, plan_of: Path | None = None) -> str:
-    """Return the calibration level: the user's, else that of the quant file's log, else the default.
+    """Return the calibration level: given by the user, or read from the log of a calibration, or the default.
 
     With a plan or a quant file, the level raises no convolution to INT16. Raises ConfigError if both are given.
     """

@@ -1,4 +1,4 @@
-"""Measured contributions of convolutions: each alone at 8 and 16 bits, and plans in the hardware's integers."""
+"""Measured contributions of convolutions: each convolution alone at INT8 and INT16, and plans in integer arithmetic."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A measurement in the float approximation, the resulting entries of tensor_arrays, and the expected outputs."""
+    """Contributions measured in a float approximation, entries of tensor_arrays to write, and the expected outputs."""
 
     trial: SensitivityAnalysis
     measurement: Measurement
@@ -43,7 +43,7 @@ def measured_words(
     verdicts: tuple[Advice, ...],
     convolutions: Sequence[Convolution],
 ) -> Measured:
-    """Return the entries that follow from the measurement and from the verdict on each convolution."""
+    """Return the measurement, with the entries of tensor_arrays that follow from the verdict on each convolution."""
     from sgsdump.fixedpoint.tuning.advice import tensor_arrays
     from sgsdump.fixedpoint.tuning.rules_of_thumb import config_names
 
@@ -55,7 +55,7 @@ def measured_words(
 def sources(
     measured: Measured, verdicts: tuple[Advice, ...], made: Plans, exact: Exact, limits: Thresholds
 ) -> tuple[Finding, ...]:
-    """Return the causes of the outputs' error, measured in integers."""
+    """Return the causes of the output error, measured in integer arithmetic."""
     from sgsdump.fixedpoint.quantisation.objective import output_error
     from sgsdump.fixedpoint.tuning.causes import named_causes, with_contributions
 
@@ -85,7 +85,7 @@ class Plans:
         return replace(self.network.config, conv_format=conv_format, tensor_arrays=names)
 
     def outputs(self, plans: Iterable[InputConfig], held: Mapping[str, Range] = {}) -> list[PlanOutputs]:
-        """Return the outputs in the hardware's integers; ``held`` has ranges that replace calibrated ones."""
+        """Return the outputs in integer arithmetic; ``held`` has ranges that replace calibrated ranges."""
         from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
         from sgsdump.fixedpoint.quantisation.float_model import deployed
         from sgsdump.fixedpoint.quantisation.objective import watched_tensors
@@ -99,7 +99,7 @@ class Plans:
         return outputs_of(model, made, both(self.feeds), watched_tensors(deployed(model)), spans)
 
     def exact(self, names: tuple[str, ...]) -> Exact:
-        """Return the outputs with all at 8 bits, with these inputs raised, and with all at 16 bits."""
+        """Return the outputs with all convolutions at INT8, with only these inputs at INT16, and with all at INT16."""
         from sgsdump.fixedpoint.tuning.causes import Exact
 
         raised = [self.plan(names)] if names else []
@@ -108,5 +108,5 @@ class Plans:
 
 
 def both(feeds: PicturePairs) -> Iterator[LabelledPictureFeed]:
-    """Yield every run as the float model and as the fixed model takes it."""
+    """Yield the input data of every run, for the float model and for the fixed model."""
     return map(feeds.feeds.both, feeds.indices)

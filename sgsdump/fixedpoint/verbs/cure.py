@@ -38,25 +38,25 @@ def cure(
     model : str or Path
         Float model, see ``calibrate``.
     data : str, Path, array, mapping or iterable
-        Images or arrays to fit to, see ``calibrate``.
+        Images or arrays to fit the cures to, see ``calibrate``.
     quant_level : str
-        Calibration level that the model is cured for, L1 to L5.
+        Calibration level at which the cured model will be quantised, L1 to L5.
     cures : sequence of str
         Cures to try: ``ranges``, ``fold``, ``equalise``, ``absorb``, ``bias`` and ``round``. Default: all.
     validate : str, Path, array, mapping or iterable, optional
-        Held-out images that judge the cures. By default each fold of ``data`` judges in turn.
+        Held-out images on which the cures are judged. By default each fold of ``data`` is held out in turn.
     **beside
-        ``preprocess``, ``input_config``, ``weight_file`` and further options, see ``calibrate``.
+        ``preprocess``, ``input_config``, ``weight_file`` and other options, see ``calibrate``.
 
     Returns
     -------
     Cured
-        Rewritten model with its ranges and the effect of each cure. ``save`` writes both.
+        Rewritten model with its ranges, and the effect of each cure. ``save`` writes the model and the ranges.
 
     Raises
     ------
     SgsdumpError
-        If a file cannot be read, if the model cannot be fed or calibrated, or if a cure is unknown.
+        If a file cannot be read, if the data do not fit the model, if calibration fails, or if a cure is unknown.
 
     Examples
     --------
@@ -76,9 +76,9 @@ def cure(
 def cured(
     network: Network, opened: OpenNetwork, how: CureOptions, feeds: tuple[Feeds, Feeds | None], progress: Progress
 ) -> Cured:
-    """Cure an open network; ``feeds`` are the images to fit to and, optionally, held-out images that judge.
+    """Cure an open network; ``feeds`` holds the images to fit the cures to and, optionally, held-out images.
 
-    Raises ConfigError if an image is in both, and errors of the cures.
+    Raises ConfigError if a held-out image is also used to fit, and errors of the cures.
     """
     from sgsdump.fixedpoint.curing.cure import cure
     from sgsdump.fixedpoint.quantisation.fixed_model import rehearse

@@ -1,8 +1,9 @@
-"""Work on a cured model: the ways that ``diagnose --cure`` compares, and the start of ``tune --cure``.
+"""Cured models for two commands: the ways that ``diagnose --cure`` compares, and the start of ``tune --cure``.
 
-A way is one option for deployment: the model as it is, cured at INT8, cured with an INT16 plan, or all INT16. All ways
-run in the hardware's integers on the same held-out images and are compared with the original float model. An INT16 plan
-uses only the cures that keep the function of the model: corrections of biases and weights for INT8 are wrong at INT16.
+A way is one option for deployment: the unchanged model at INT8, cured at INT8, cured with an INT16 plan, or all at
+INT16. All ways run in integer arithmetic on the same held-out images and are compared with the original float model. An
+INT16 plan uses only cures that keep the function of the model, because INT8 corrections of biases and weights are wrong
+at INT16.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ def with_cure(
     folder: tuple[Path, Path],
     progress: Progress,
 ) -> Diagnosed:
-    """Cure the model of a diagnosis, and add the ways, the errors of every layer, and the models to write.
+    """Cure the model of a diagnosis. Add the ways, the errors of every layer and the cured models to the diagnosis.
 
     The models are cured.onnx and, with a plan, planned.onnx, each with its quant file.
 
     task      level and limits
-    evaluate  images that the diagnosis judged by; None: those of the network
-    folder    folder for temporary dumps, and the folder that the models will be in
+    evaluate  judging images of the diagnosis; None: the images of the network
+    folder    folder for temporary dumps, and the later folder of the models
     """
     from sgsdump.fixedpoint.reports.cured import cured_steps
     from sgsdump.fixedpoint.reports.diagnosis import TRY_CURE
@@ -107,7 +108,7 @@ def _layers(best: Subject, pairs: PicturePairs, folder: Path, progress: Progress
 def cure_opened(
     network: Network, opened: OpenNetwork, level: str, cures: tuple[str, ...] = (), progress: Progress | None = None
 ) -> Cured:
-    """Cure an open model, judged on the folds of its images; without ``cures``, try all."""
+    """Cure an open model, judged on the folds of its images. Without ``cures``, try all cures."""
     from sgsdump.fixedpoint.curing.cure import cure
     from sgsdump.fixedpoint.curing.steps import CURES, CureOptions
     from sgsdump.models.model import open_model
@@ -121,7 +122,7 @@ def cure_opened(
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """A cured model to raise convolutions on; ``opened`` contains the cured model."""
+    """A cured model whose convolutions can be raised to INT16; ``opened`` contains the cured model."""
 
     opened: OpenNetwork
     cured: Cured
@@ -136,7 +137,7 @@ class Start:
         """Return calibrated ranges, replaced and widened by the quant file of the cured model.
 
         per_channel  True above L1
-        some         ranges calibrated on some of the images, to widen by the same factors
+        some         ranges calibrated on some of the images; they are widened by the same factors
         """
         model, params = self.opened.model, self.cured.params
         wide = with_room(model, ranges, params, self.opened.config, side if per_channel else None)
@@ -150,7 +151,7 @@ class Start:
 
 
 def _widened_as(some: Mapping[str, Range], every: Mapping[str, Range], wide: Mapping[str, Range]) -> dict[str, Range]:
-    """Widen the ranges ``some`` by the factors from ``every`` to ``wide``; use ``wide`` where both are equal."""
+    """Widen each range of ``some`` by the factor from ``every`` to ``wide``; if ``some`` is ``every``, use ``wide``."""
     from sgsdump.fixedpoint.quantisation.tensor_scales import INT16, UINT8
 
     found = {}
@@ -172,7 +173,7 @@ def _scaled(some: Range, measured: Range, wide: Range) -> Range:
 
 
 def start_cured(network: Network, opened: OpenNetwork, level: str, progress: Progress) -> Start:
-    """Cure a model with only the cures that keep its function; see the module."""
+    """Cure a model with only the cures that keep its function; see the module docstring."""
     from sgsdump.fixedpoint.curing.fold import rewritten
     from sgsdump.fixedpoint.curing.steps import KEEPING
 
@@ -182,7 +183,7 @@ def start_cured(network: Network, opened: OpenNetwork, level: str, progress: Pro
 
 @dataclass(frozen=True)
 class Task:
-    """The open float model of the ways, with the options for calibrating and judging."""
+    """An open float model with the options for calibrating and judging its ways."""
 
     model: Model
     feeds: Feeds
@@ -195,8 +196,9 @@ class Task:
 class Ways:
     """The measured ways.
 
-    best     fixed model of the plan, else the cured one, with an equivalent float model that has the same scales
-    planned  float model and quant file entries of the plan; None if no plan is needed, or none helps
+    best     fixed model of the plan or, without a plan, of the cured model, with an equivalent float model of the same
+             scales
+    planned  float model and quant file entries of the plan; None if no plan is needed or no plan helps
     """
 
     ways: tuple[Way, ...]
@@ -205,7 +207,7 @@ class Ways:
 
 
 def ways_of(task: Task, cured: Cured, progress: Progress) -> Ways:
-    """Measure the ways on the images that judged the cure, each calibrated without the images that judge it.
+    """Measure the ways on the images that judged the cure. No way is calibrated on the images that judge it.
 
     A plan that makes an output worse than the cured model by more than WORSE is left out. Raises errors of calibration.
     """
@@ -239,7 +241,7 @@ def ways_of(task: Task, cured: Cured, progress: Progress) -> Ways:
 
 
 def _raised(advice: MeasuredAdvice) -> int:
-    """Return the number of convolutions that the advised plan has at INT16."""
+    """Return the number of convolutions at INT16 in the advised plan."""
     assert advice.promise is not None
     analysis = advice.measured.analysis
     domains = {analysis.switch(name) for name in advice.promise.names}
@@ -249,7 +251,7 @@ def _raised(advice: MeasuredAdvice) -> int:
 def _cured_subject(
     task: Task, proto: ModelProto, params: tuple[QuantParam, ...] | None, progress: Progress
 ) -> tuple[Room, Subject]:
-    """Return a cured model, calibrated with its quant file, and a function that widens other ranges alike."""
+    """Return a cured model, calibrated with its quant file, and a function that widens other ranges equally."""
     from sgsdump.fixedpoint.curing.fold import rewritten
     from sgsdump.fixedpoint.quantisation.calibration import calibrate
     from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject
@@ -270,7 +272,7 @@ def _cured_subject(
 
 
 def _all_16(task: Task, progress: Progress) -> tuple[Subject, Room]:
-    """Return the original model at all INT16, and a function that gives its INT16 ranges room."""
+    """Return the original model with all convolutions at INT16, and a function that adds room to its INT16 ranges."""
     from sgsdump.fixedpoint.curing.ranges import with_int16_room
     from sgsdump.fixedpoint.quantisation.diagnosis.subject import calibrated
     from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
@@ -314,7 +316,7 @@ def with_room(
 def _errors(task: Task, cured: Cured, way: Subject, room: Room, progress: Progress) -> dict[str, float]:
     """Return sum((y - r)^2) / sum(r^2) of each output of a fixed model.
 
-    Each image is judged by a model that was calibrated without it, if the images are enough to hold some out.
+    If there are enough images for folds, each image runs on a model that was calibrated without this image.
     """
     from sgsdump.comparison.metrics import ratio
     from sgsdump.executors.onnx_runtime.session import release_unused

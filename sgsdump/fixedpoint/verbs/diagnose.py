@@ -56,16 +56,17 @@ class DiagnoseOptions(Beside, JudgedBy, total=False):
     ----------
     fixed : str or Path, optional
         Fixed model of ``calibrate``, or a model quantised with another tool (ONNX with QDQ or QOperator nodes, TFLite,
-        OpenVINO). By default the fixed model is made here.
+        OpenVINO). By default ``diagnose`` makes the fixed model.
     ranges : str or Path, optional
-        ``tensor_min_max.txt`` or a quant file to use instead of calibrating.
+        ``tensor_min_max.txt`` or a quant file. Its ranges are used instead of a calibration.
     max_images : int
-        Maximum number of images to compare layers on: those with the largest output error. Default: 10.
+        Maximum number of images on which layers are compared. The images with the largest output error are used.
+        Default: 10.
     min_cos, max_rmse : float, optional
-        Limits for outputs and layers: cosine similarity, and RMSE as the SDK defines it, sum(|y - r|) / sum(|r|). If
-        both are missing, the documented limits 0.99 and 0.1 apply.
+        Limits for outputs and layers: smallest cosine similarity, and largest RMSE as the SDK defines it, sum(|y - r|)
+        / sum(|r|). If both are None, the documented limits 0.99 and 0.1 apply.
     cure : bool
-        If True, also report the effect of ``cure`` in INT8. Takes minutes.
+        If True, also report the effect of ``cure`` at INT8, which takes some minutes.
     """
 
     fixed: str | Path | None
@@ -86,22 +87,22 @@ def diagnose(
     model : str or Path
         Float model, see ``calibrate``.
     data : str, Path, array, mapping or iterable
-        Images or arrays that calibrate and judge, see ``calibrate``.
+        Images or arrays for calibrating and judging, see ``calibrate``.
     quant_level : str
         Calibration level, L1 to L5, see ``calibrate``.
     **options
-        See ``DiagnoseOptions`` and ``JudgedBy``. Also the options of ``calibrate`` that accompany a model, such as
-        ``preprocess``. Without ``input_config``, default settings are inferred and listed in the report.
+        See ``DiagnoseOptions`` and ``JudgedBy``. Options of ``calibrate`` that describe the model, such as
+        ``preprocess``, are allowed too. Without ``input_config``, settings are inferred and listed in the report.
 
     Returns
     -------
     Diagnosed
-        Verdict, next steps and the errors of every layer. ``save`` writes the folder of the command.
+        Verdict, next steps and the errors of every layer. ``save`` writes the same folder as the command.
 
     Raises
     ------
     SgsdumpError
-        If a file cannot be read, or if the model cannot be fed, run or compared.
+        If a file cannot be read, if the data do not fit the model, or if the model cannot be run or compared.
 
     Examples
     --------
@@ -185,14 +186,14 @@ def _native_task(task: Task) -> NativeTask:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """The judgement on a fixed model: its outputs, the cause of their error, and the advice.
+    """The judgement on a fixed model: its outputs, the cause of the output error, and the advice.
 
     every   images that judge.
     advice  advice for the model as it is; None if nothing could be measured.
-    cause   cause to remove before any INT16.
-    root    the same cause, with the remaining error and advice once it is removed.
-    worths  user's metric, and errors on held-out images, if asked for.
-    unseen  errors on images that nothing was fitted to, if there are any.
+    cause   cause to remove before any convolution is raised to INT16.
+    root    ``cause``, with the error and the advice that remain after it is removed.
+    worths  metric of the user, and errors on held-out images, if requested.
+    unseen  errors on images that were used for no fit, if there are any.
     """
 
     subject: Subject
@@ -206,7 +207,7 @@ class Judged:
 
     @property
     def advised(self) -> MeasuredAdvice | None:
-        """The advice, with the cause removed if there is one."""
+        """The advice after the cause is removed, if there is a cause; else the advice for the model as it is."""
         if self.root is None:
             return self.advice
         return self.root.advice or (self.advice and replace(self.advice, promise=None))
@@ -290,7 +291,7 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
 
 
 def _agreement(judged: Judged, judges: Judges, progress: Progress) -> Agreement | None:
-    """Return how many answers of the fixed model agree with the float model; None if that is not asked for."""
+    """Return the number of answers of the fixed model that agree with the float model; None if it was not requested."""
     from sgsdump.fixedpoint.tuning.worth import agreement
 
     if not judges.counts_agreement or not judged.outputs.outputs:
@@ -301,7 +302,7 @@ def _agreement(judged: Judged, judges: Judges, progress: Progress) -> Agreement 
 def _prepared(
     task: Task, setting: Setting, judging: JudgingFeeds, progress: Progress, tell: Tell
 ) -> tuple[Subject, list[str]]:
-    """Return the models, tested on the first image, and the warnings that ``tell`` received."""
+    """Return the models after a test on the first image, and the warnings that were passed to ``tell``."""
     from sgsdump.fixedpoint.quantisation.fixed_model import check_that_it_runs, rehearse
     from sgsdump.fixedpoint.quantisation.float_model import disagreements
     from sgsdump.models.feeds.by_content import coverage_warnings
@@ -361,7 +362,7 @@ def _graph(subject: Subject) -> NetworkGraph:
 
 
 def _with_advice(judged: Judged, pairs: PicturePairs, folder: Path, progress: Progress) -> Comparison | None:
-    """Compare every layer on the same images for the advised model; None if there is no advice."""
+    """Compare every layer of the advised model on the same images; return None if there is no advice."""
     from sgsdump.fixedpoint.quantisation.diagnosis.compared_pictures import PictureComparer, each_compared, over_all
 
     fixed, cause = _advised_model(judged), judged.cause
@@ -375,7 +376,7 @@ def _with_advice(judged: Judged, pairs: PicturePairs, folder: Path, progress: Pr
 
 
 def _advised_model(judged: Judged) -> Model | None:
-    """Return the fixed model with the cause removed and the advice applied; None if there is neither."""
+    """Return the fixed model with the cause removed and the advice applied; None without a cause and advice."""
     from sgsdump.fixedpoint.tuning.measured_advice import fixed_with
 
     subject, advice, cause, root = judged.subject, judged.advice, judged.cause, judged.root
@@ -392,9 +393,9 @@ def _advised_model(judged: Judged) -> Model | None:
 def _weighed(
     judged: Judged, limits: Thresholds, metric: UserMetric | None, feeds: JudgingFeeds, progress: Progress
 ) -> Judged:
-    """Add the metric and held-out errors of the fixed model: as it is, with the advice, and with all INT16.
+    """Add the metric and held-out errors of three fixed models: as it is, with the advice, and with all at INT16.
 
-    The promise of the advice is dropped if the advice is worse on held-out images.
+    If the advised plan is worse on held-out images, it is dropped from the advice.
     """
     from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
     from sgsdump.fixedpoint.tuning.worth import Weighed, worths_of
@@ -432,7 +433,7 @@ def _candidates(judged: Judged, feeds: JudgingFeeds) -> dict[str, Candidate]:
 
 
 def _on_unseen(judged: Judged, feeds: JudgingFeeds, level: str, progress: Progress) -> Judged:
-    """Add the errors expected on unseen images; drop the promise of a plan that is worse there."""
+    """Add the errors expected on unseen images. Drop a plan that is worse on unseen images."""
     from sgsdump.fixedpoint.tuning.unseen import Run, Unseen
     from sgsdump.fixedpoint.tuning.worth import ALL_16, AS_IT_IS, PLAN
     from sgsdump.fixedpoint.verbs.diagnose_unseen import in_folds, on_images
@@ -456,7 +457,7 @@ def _on_unseen(judged: Judged, feeds: JudgingFeeds, level: str, progress: Progre
 
 
 def _worst_picture(judged: Judged) -> WorstPicture | None:
-    """Return the outputs on the image with the largest error; runs each model once more."""
+    """Return the outputs on the image with the largest error. Each model runs once more."""
     from sgsdump.fixedpoint.quantisation.float_model import first_picture
     from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FixedOutputs, FloatOutputs
     from sgsdump.reports.worst_picture import worst_picture
@@ -474,7 +475,7 @@ def _worst_picture(judged: Judged) -> WorstPicture | None:
 
 
 def _righted(root: RootCause | None, limits: Thresholds, progress: Progress) -> Righted | None:
-    """Return the cause with the error and advice that remain once it is removed."""
+    """Return the cause, with the error and advice that remain after the cause is removed."""
     from sgsdump.fixedpoint.reports.root_causes import Righted
     from sgsdump.fixedpoint.tuning.measured_advice import judge, measure
 
@@ -517,7 +518,7 @@ def _room_step(advice: MeasuredAdvice | None) -> Iterator[Step]:
 
 
 def _roomy_params(advice: MeasuredAdvice) -> list[QuantParam]:
-    """Return the quant file of the advised plan, whose INT16 ranges have room."""
+    """Return the quant file of the advised plan; its INT16 ranges have room."""
     from sgsdump.fixedpoint.curing.ranges import params_of
     from sgsdump.fixedpoint.tuning.measured_advice import fixed_with, roomy_ranges
 
@@ -530,7 +531,7 @@ def _roomy_params(advice: MeasuredAdvice) -> list[QuantParam]:
 def _write_model(
     subject: Subject, ini: bytes, advice: MeasuredAdvice | None, at_level: Model | None, folder: Path
 ) -> None:
-    """Write input_config.ini with the advice, and the models and ranges that were made here."""
+    """Write input_config.ini with the advice, and the models and ranges that ``diagnose`` made."""
     from sgsdump.files.atomic_write import make_folder
     from sgsdump.fixedpoint.curing.cure import ranges_beside
     from sgsdump.fixedpoint.quantisation.calibration_log import LogOptions, write_log

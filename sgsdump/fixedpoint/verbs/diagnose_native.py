@@ -30,7 +30,7 @@ open('net_int8.tflite', 'wb').write(debugger.get_nondebug_quantized_model())"""
 
 @dataclass(frozen=True, eq=False)
 class NativeTask:
-    """The models to diagnose, the inputs of the float model, and the maximum number of inputs to compare on."""
+    """The models to diagnose, the data for the float model, and the maximum number of runs to compare."""
 
     model: Model
     quantised: Model
@@ -82,7 +82,7 @@ def diagnose_native(task: NativeTask, folder: Path, progress: Progress) -> Found
 
 
 def _recommendation(quantised: Model, found: ComparedModels, limits: Thresholds) -> Recommendation:
-    """Return the next action: the model runs as a whole, so no effect of it was measured."""
+    """Return the next action. Its effect is not measured, because the model can only run as a whole."""
     from sgsdump.comparison.verdict import Recommendation
 
     comparison = found.compared.comparison
@@ -94,7 +94,7 @@ def _recommendation(quantised: Model, found: ComparedModels, limits: Thresholds)
 
 
 def _own_names(comparison: Comparison, limits: Thresholds) -> tuple[str, ...]:
-    """Return the layers where the error arises, by the names of the quantised model."""
+    """Return the layers in which the error arises, under their names in the quantised model."""
     layers = (finding.layer for finding in comparison.findings(limits) if finding.kind == "cause")
     return tuple(name for name in (comparison[layer].sample_name for layer in layers) if name)
 
@@ -127,7 +127,7 @@ def _steps(quantised: Model, found: ComparedModels, limits: Thresholds) -> list[
 
 
 def _made_by_operators(quantised: Model, names: Iterable[str]) -> list[str]:
-    """Return the tensors that TFLite's debugger knows: before a QUANTIZE that only changes the scale."""
+    """Return the tensors under the names that TFLite's debugger knows: those before a QUANTIZE that only rescales."""
     from sgsdump.dumps.quantised_graph import QuantisedGraph
 
     nodes: Iterable[Any] = (
@@ -137,7 +137,7 @@ def _made_by_operators(quantised: Model, names: Iterable[str]) -> list[str]:
 
 
 def _not_measured(quantised: Model, found: ComparedModels) -> list[str]:
-    """Return what was not measured, and why."""
+    """Return sentences on measurements that were skipped, with the reason."""
     assert quantised.native is not None
     kind = quantised.native.kind
     lines = [

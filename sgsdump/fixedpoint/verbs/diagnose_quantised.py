@@ -1,4 +1,4 @@
-"""``diagnose --fixed`` for an ONNX model quantised with another tool: no calibration ranges and no hardware."""
+"""``diagnose --fixed`` for an ONNX model quantised with another tool, without calibration ranges and hardware rules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MEASURED = 2  # inputs on which the effect of each quantised tensor on the outpu
 
 @dataclass(frozen=True)
 class QuantisedTask:
-    """The models to diagnose, their inputs, and the maximum number of inputs to compare layers on."""
+    """The models to diagnose, their input data, and the maximum number of runs to compare layers on."""
 
     model: Path
     quantised: Path
@@ -101,7 +101,7 @@ def diagnosed_quantised(task: QuantisedTask, folder: Path, progress: Progress) -
 
 
 def _kernels(quantised: Model, trial: ExclusionTrial, limits: Thresholds) -> tuple[KernelLoss | None, str]:
-    """Return the loss of the kernels, or None and the reason why it could not be measured."""
+    """Return the error that integer kernels add, or None and the reason why this error could not be measured."""
     from sgsdump.errors import ModelError, ValuesError
     from sgsdump.fixedpoint.tuning.kernel_loss import kernel_loss
 

@@ -26,10 +26,10 @@ class Task:
 
     fixed       fixed model, or a model quantised with another tool; None: the fixed model is made
     ranges      ranges to use instead of calibrating
-    max_images  maximum number of images to compare layers on: those with the largest output error
+    max_images  maximum number of images to compare layers on; images with the largest output error are used
     judges      the user's metric, images to judge by, and held-out images
     scheduler   address of a Dask cluster that calibrates and compares
-    cure        also report the effect of curing at INT8; the folder that the report names for the cured models
+    cure        folder that the report names for the cured models; if set, also report the effect of curing at INT8
     """
 
     network: Network
@@ -48,7 +48,7 @@ class Setting:
     """Facts known before any image runs.
 
     fixed  fixed model of --fixed
-    told   configuration of input_config.ini, before that of --fixed replaces it
+    told   configuration of input_config.ini, before the configuration of --fixed replaces it
     """
 
     model: Model

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A fixed model, with the options to make it again from other calibration ranges.
+    """A fixed model, with the options to make this model again from other calibration ranges.
 
     feeds        images that its ranges were calibrated on
     config       configuration, with the inputs raised to INT16
@@ -50,7 +50,7 @@ def as_it_is(subject: Subject, feeds: Feeds) -> Candidate:
 
 
 def planned(advice: MeasuredAdvice, feeds: Feeds, names: tuple[str, ...] | None = None) -> Candidate:
-    """Return the advised model as it is written, or the model with the inputs ``names`` at INT16."""
+    """Return the advised model as ``diagnose`` writes it, or the model with the inputs ``names`` at INT16."""
     from sgsdump.fixedpoint.tuning.measured_advice import fixed_with
     from sgsdump.fixedpoint.tuning.rules_of_thumb import config_names
 
@@ -65,7 +65,7 @@ def planned(advice: MeasuredAdvice, feeds: Feeds, names: tuple[str, ...] | None 
 
 
 def in_folds(candidates: Mapping[str, Candidate], level: str, progress: Progress) -> Unseen | None:
-    """Run each candidate on images held out of its calibration.
+    """Run each candidate on images that were not used to calibrate it.
 
     Returns None if there are too few images, or if the ranges were not calibrated here. Raises errors of calibration.
     """

@@ -24,30 +24,31 @@ def _nothing(folder: Path) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosed:
-    """The result of ``diagnose``: where a model loses accuracy in fixed point, and what to do.
+    """The result of ``diagnose``: where a model loses accuracy in fixed point, and how to reduce the loss.
 
     Attributes
     ----------
     report : Report
-        Contents of the HTML report; ``report.verdict`` and ``report.next_steps`` are its sentences.
+        Contents of the HTML report; ``report.verdict`` and ``report.next_steps`` hold its main sentences.
     comparison : Comparison
-        Errors of every layer over the compared images.
+        Errors of every layer over all compared images.
     passes : bool
         True if every output and layer is within the limits.
     texts : mapping of str to str
-        Text files of the folder by name, without the report.
+        Text files that ``save`` writes, by file name; without the report.
     conclusion : Verdict
         Verdict as data: state, deciding figure, cause and recommendation.
     paste : tuple of str
         Lines for input_config.ini if the model was cut before its post-processing.
     columns : mapping
-        Further facts per layer: bits, source of the bits, measured contribution, and errors with the advice.
+        Additional columns of the layer table: bits, source of the bits, measured contribution, and errors with the
+        advice.
     pictures : tuple of int
-        Indices of the images that layers were compared on.
+        Indices of the images on which layers were compared.
     graph : NetworkGraph or None
         Graph of the float model, which is written next to the report.
     agrees : bool
-        True if input_config.ini describes the images that the fixed model gets.
+        True if input_config.ini normalises images in the same way as the preprocess file and the fixed model.
     """
 
     report: Report
@@ -95,7 +96,7 @@ class Diagnosed:
         return frame
 
     def save(self, folder: str | Path) -> Path:
-        """Write the folder of ``sgsdump diagnose``; an existing folder is renamed. Raises OutputError."""
+        """Write the same folder as ``sgsdump diagnose``. An existing folder is renamed first. Raises OutputError."""
         from sgsdump.files.atomic_write import replacing_folder
 
         with replacing_folder(Path(folder)) as new:

@@ -43,9 +43,9 @@ Given = TypeVar("Given")
 class Task:
     """A model to explain.
 
-    ranges       a calibration, or its file; None: the images of the network calibrate
+    ranges       a calibration, or its file; None: calibrate on the images of the network
     dump, fixed  dumps of the float and of the fixed model, of the same image
-    limits       limits of the outputs, if there are images to measure on; empty: the documented limits
+    limits       limits of the outputs, used if there are images to measure on; empty: the documented limits
     evaluate     images to measure on, instead of those of the network
     """
 
@@ -70,15 +70,16 @@ class ExplainOptions(Beside, total=False):
     Attributes
     ----------
     ranges : FixedModel, str or Path, optional
-        Result of ``calibrate``, or the file of a calibration. By default ``data`` calibrates.
+        Result of ``calibrate``, or the file of a calibration. By default the ranges are calibrated on ``data``.
     dump : Dump, str or Path, optional
-        Dump of the float model: shows whether values use only a small part of their range.
+        Dump of the float model. It shows whether values use only a small part of their range.
     fixed : Dump, str or Path, optional
-        Dump of the fixed model, of the same image: shows wrong layers and the convolutions before them. Needs ``dump``.
+        Dump of the fixed model on the same image. It shows layers with large errors and the convolutions before them.
+        Needs ``dump``.
     evaluate : str, Path, array, mapping or iterable, optional
         Images to measure on, instead of ``data``.
     min_cos, max_rmse : float, optional
-        Limits for the outputs. If both are missing, the documented limits 0.99 and 0.1 apply.
+        Limits for the outputs. If both are None, the documented limits 0.99 and 0.1 apply.
     """
 
     ranges: str | Path | FixedModel | None
@@ -124,7 +125,7 @@ class Opened:
 
     @property
     def coverage(self) -> Feeds | None:
-        """Images that support the result."""
+        """Images that the ranges or the measurement come from."""
         return self.calibrating or (None if self.measured is None else self.measured.feeds)
 
 
@@ -230,7 +231,7 @@ def _ranges_of(given: Path | FixedModel | None) -> tuple[Mapping[str, Range], Si
 def _notes(
     task: Task, config: InputConfig, analysis: Analysis, words: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the notes to read before the advice, and those after it."""
+    """Return the notes to print before the advice, and the notes to print after it."""
     from sgsdump.fixedpoint.quantisation.tensor_arrays import RaisedInputs, wider
 
     ini, first = task.network.input_config or "the input_config.ini of the calibration", []
@@ -253,7 +254,7 @@ def _notes(
 def check(task: Task) -> None:
     """Check the options. Raises ConfigError if they conflict, or for a model quantised with another tool.
 
-    In the second case, the message contains the ``diagnose`` command for the model.
+    For a quantised model, the message contains the ``diagnose`` command.
     """
     network = task.network
     if task.ranges is None and not network.data:
@@ -281,7 +282,7 @@ def check(task: Task) -> None:
 
 
 def _is_by_others(fixed: Path) -> bool:
-    """Return whether a model, or the model of a dump by its graph, was quantised with another tool."""
+    """Return whether the model, or the model that a dump's graph describes, was quantised with another tool."""
     from sgsdump.dumps.io import open_dump
     from sgsdump.dumps.onnx_network import OnnxNetwork
     from sgsdump.models.fixed_facts import is_fixed

@@ -40,17 +40,17 @@ class Explained(Proposal):
     exact : Exact or None
         Outputs in the hardware's integers; None without images.
     findings : tuple of Finding
-        Outputs and the causes of their error, as in ``diagnose``.
+        Errors of the outputs and their causes, as in ``diagnose``.
     rows : tuple of Row
         Compared layers, if both dumps were given.
     notes : tuple of str
-        Further inputs that the entries raise, and the effect of an existing [CONV_CONFIG].
+        Other inputs that the entries also raise, and the effect of an existing [CONV_CONFIG].
     first : tuple of str
         Notes to read before the table.
     ini : bytes
         Your input_config.ini, or the inferred one.
     calibration : FixedModel or None
-        Calibration on the images; None if ranges were given.
+        Calibration on your images; None if ranges were given.
     """
 
     advice: tuple[Advice, ...]
@@ -79,7 +79,7 @@ class Explained(Proposal):
 
     @property
     def details(self) -> list[str]:
-        """Outputs, contributions and inputs to raise, one sentence per item."""
+        """Errors of the outputs, contributions, and inputs to raise, one sentence per item."""
         from sgsdump.fixedpoint.reports.advice_reports import advice_verdict
 
         text = advice_verdict(self.advice, self.names, self.limits, self.measurement, self.exact, self.rows)
@@ -95,7 +95,7 @@ class Explained(Proposal):
         return [*texts, *self.details, *self.notes]
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw the error that each convolution causes alone at INT8; without images, the width of its input range."""
+        """Draw the error that each convolution alone causes at INT8; without images, the width of its input range."""
         drawn: Axes = plugins.ask("plot of contributions", self.advice, axes)
         return drawn
 

@@ -56,7 +56,7 @@ Tell = Callable[[Iterable[str]], None]
 class Task:
     """A model to tune, with limits and options.
 
-    limits  limits of every output; empty: the documented limits, and exit status 0 if they are exceeded
+    limits  limits of every output; empty: the documented limits, with exit status 0 even if an output exceeds them
     rounds  maximum number of rounds
     cure    start from the cured model
     """
@@ -70,7 +70,7 @@ class Task:
 
     @property
     def aim(self) -> Thresholds:
-        """Given limits, else the documented ones."""
+        """Given limits, or else the documented limits."""
         from sgsdump.comparison.thresholds import DOCUMENTED
 
         return self.limits or DOCUMENTED
@@ -98,13 +98,14 @@ class FirstPlan(Tuned):
     Attributes
     ----------
     result : RoundSearch
-        Search; ``result.best`` is the last round kept, ``result.ended`` the reason why the rounds ended.
+        Search result; ``result.best`` is the last round that was kept, ``result.ended`` the reason why the rounds
+        ended.
     rounds : tuple of Round
-        Every round: raised convolutions, errors of the outputs, and whether it was kept.
+        Every round: raised convolutions, errors of the outputs, and whether the round was kept.
     folder : Path
         Folder with the fixed model and the dumps of the first image. Deleted with this object.
     worths : Worths or None
-        Your metric and the errors on held-out images, if given.
+        Your metric and the errors on held-out images, if you gave a metric or held-out images.
     """
 
     task: Task
@@ -191,7 +192,7 @@ class FirstPlan(Tuned):
         return _head(self.task, self.basis)
 
     def tail(self) -> list[str]:
-        """Return the ending, as lines."""
+        """Return the closing notes, as lines."""
         from sgsdump.fixedpoint.reports.rounds import end_lines
         from sgsdump.fixedpoint.reports.worth import not_recommended, worth_lines
 
@@ -203,7 +204,7 @@ class FirstPlan(Tuned):
         return [*lines, f"warning: {refused}"] if refused else lines
 
     def lines(self) -> list[str]:
-        """Return the verdict, the ending and the [CONV_CONFIG] to copy, as lines."""
+        """Return the verdict, the closing notes and the [CONV_CONFIG] to copy, as lines."""
         return [*self.verdict, *self.tail(), *self.to_copy.splitlines()]
 
     def plot(self, axes: Axes | None = None, metric: str = "rmse") -> Axes:
@@ -217,7 +218,7 @@ class FirstPlan(Tuned):
         return rounds_frame(self.rounds, self.task.aim)
 
     def write(self, folder: Path, what: Written = RESULTS_ALONE, progress: Progress = SILENT) -> None:
-        """Fill a folder; copies the files LEFT from the folder of the rounds. Raises OutputError."""
+        """Fill a folder, and copy the files LEFT from the folder of the rounds. Raises OutputError."""
         import shutil
 
         from sgsdump.files.atomic_write import make_folder, replace_text
@@ -263,9 +264,9 @@ class FirstPlanOptions(Beside, JudgedBy, total=False):
     rounds : int
         Maximum number of rounds. Default: 10.
     min_cos, max_rmse : float, optional
-        Limits for every output. If both are missing, the documented limits 0.99 and 0.1 apply.
+        Limits for every output. If both are None, the documented limits 0.99 and 0.1 apply.
     cure : bool
-        If True, start from the cured model. Convert the cured model then.
+        If True, start from the cured model. The plan then applies to the cured model only.
     """
 
     rounds: int
@@ -275,7 +276,7 @@ class FirstPlanOptions(Beside, JudgedBy, total=False):
 
 
 def first_plan(model: str | Path, data: Data, quant_level: str, options: FirstPlanOptions) -> FirstPlan:
-    """Find the first plan for a caller in Python; see ``tune``."""
+    """Find the first plan within the limits; see ``tune``."""
     import shutil
     import tempfile
     import weakref
@@ -302,10 +303,10 @@ class Opened:
     """A task with its open model and images.
 
     calibrated  calibration images
-    judging     images that judge: those given, else a few of the calibration images
+    judging     images that judge: images given by the user, or else a few of the calibration images
     pictures    the same images as the models read them
     held        held-out images
-    coverage    images that support the result
+    coverage    images that were used to find the plan
     """
 
     task: Task
@@ -378,7 +379,7 @@ def first_plan_in(
 
 
 def _worths(found: FirstPlan, calibrated: Calibrated, held: PicturePairs | None, progress: Progress) -> Worths:
-    """Return the worth of the first round, of the last one kept, and of every convolution at 16 bits."""
+    """Return the metric and errors of the first round, of the last kept round, and of all convolutions at INT16."""
     from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
     from sgsdump.fixedpoint.tuning.advice import holds
     from sgsdump.fixedpoint.tuning.worth import ALL_16, AS_IT_IS, PLAN, Weighed, worths_of

@@ -26,12 +26,13 @@ class JudgedBy(TypedDict, total=False):
     Attributes
     ----------
     metric : str or callable, optional
-        Your accuracy, f(outputs, float_outputs) -> number or ``FILE.py:f``; higher is better. The arguments are
-        dictionaries of arrays by output name. Parameters called ``picture`` and ``label`` get the image and its label.
+        Your accuracy metric: a function f(outputs, float_outputs) -> number, or ``FILE.py:f``; higher is better. The
+        arguments are dictionaries of arrays by output name. Optional parameters named ``picture`` and ``label`` receive
+        the image and its label.
     evaluate : str, Path, array, mapping or iterable, optional
-        Images to judge by, in any form of ``data``. By default some of ``data`` judge.
+        Images to judge by, in any form that ``data`` can have. Default: some of the images in ``data``.
     validate : str, Path, array, mapping or iterable, optional
-        Held-out images. No choice is based on them; a plan that is worse on them is not recommended.
+        Held-out images, which are not used to choose plans. A plan that is worse on these images is not recommended.
     """
 
     metric: str | UserMetric | None
@@ -41,7 +42,7 @@ class JudgedBy(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False)
 class Judges:
-    """The options of ``JudgedBy`` as a command or a caller gives them."""
+    """The options of ``JudgedBy`` as given by a command or a caller."""
 
     metric: str | UserMetric | None = None
     evaluate: Data | None = None
@@ -49,14 +50,14 @@ class Judges:
 
     @property
     def texts(self) -> tuple[str, str]:
-        """User-supplied names of the images to judge by and of the held-out images."""
+        """Images to judge by and held-out images, as text in the user's words."""
         given = (self.evaluate, self.validate)
         evaluate, validate = (str(data) if isinstance(data, (str, Path)) else "the feeds" for data in given)
         return evaluate, validate
 
     @property
     def files(self) -> list[Path]:
-        """Files that are read, and must not be overwritten."""
+        """Files that are read and therefore must not be overwritten."""
         from sgsdump.models.feeds.image_list import places
 
         given = (str(data) for data in (self.evaluate, self.validate) if isinstance(data, (str, Path)))
@@ -76,7 +77,7 @@ class Judges:
         return [name for name, value in names.items() if value is not None]
 
     def loaded(self) -> UserMetric | None:
-        """Return the metric as a function; None without one, and for ``none``. Raises InputError."""
+        """Return the metric as a function; None without a metric, and for ``none``. Raises InputError."""
         from sgsdump.fixedpoint.tuning.criteria import load_metric
 
         return load_metric(self.metric) if isinstance(self.metric, str) else self.metric
@@ -94,13 +95,13 @@ class Judges:
 
 
 def judges_of(options: JudgedBy) -> Judges:
-    """Return the options as a record."""
+    """Return the judging options as one record."""
     return Judges(options.get("metric"), options.get("evaluate"), options.get("validate"))
 
 
 @dataclass(frozen=True, eq=False)
 class JudgingFeeds:
-    """The images of a judgement: calibration images, images that judge if they are others, and held-out images."""
+    """The images of a judgement: calibration images, separate judging images if given, and held-out images."""
 
     calibrated: Feeds
     evaluated: Feeds | None = None
@@ -123,7 +124,7 @@ class JudgingFeeds:
 
     @property
     def judges(self) -> Feeds:
-        """Given judging images, else the calibration images."""
+        """Given judging images, or else the calibration images."""
         return self.evaluated or self.calibrated
 
     def judged(self) -> Iterator[PictureFeed]:

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 class OpenNetwork:
     """An open model with its configuration.
 
-    config    configuration, with all inputs at INT16 that must be
+    config    configuration, including all inputs that must be at INT16
     ini       text of the configuration
     assumed   sentences on inferred settings
-    warnings  sentences on restrictions of the SDK and of the board
+    warnings  sentences about restrictions of the SDK and of the board
     """
 
     model: Model
@@ -43,7 +43,7 @@ class OpenNetwork:
     def feeds(self, data: Data | None = None) -> Feeds:
         """Return the feeds of the source, or of ``data`` (see ``named_network``), in the order of their content.
 
-        Raises InputError if ``data`` takes other branches of the model's Ifs.
+        Raises InputError if ``data`` takes different branches of an If operator than the data of the network.
         """
         from sgsdump.models.feeds.by_content import by_content
 
@@ -120,7 +120,7 @@ def _quantised_already(network: Network, model: Model) -> tuple[str, ...]:
 
 
 def assumed_source(network: Network, model: Model) -> tuple[Source, tuple[str, ...]]:
-    """Return the feeds of a model that the SDK does not convert, and sentences on inferred settings.
+    """Return the input data of a model that the SDK does not convert, and sentences about inferred settings.
 
     Raises errors of the configuration.
     """
@@ -135,7 +135,7 @@ def assumed_source(network: Network, model: Model) -> tuple[Source, tuple[str, .
 
 
 def _turned(model: Model, assumed: InputConfig) -> InputConfig:
-    """Return only the assumed images in NHWC."""
+    """Return only the assumptions about images in NHWC."""
     from sgsdump.fixedpoint.quantisation.float_model import channels_last
 
     last = channels_last(model, assumed)
@@ -145,7 +145,7 @@ def _turned(model: Model, assumed: InputConfig) -> InputConfig:
 def _assumed(
     network: Network, specs: Sequence[InputSpec], outputs: Sequence[str], guesses: bool
 ) -> tuple[InputConfig, bytes, tuple[str, ...]]:
-    """Return the inferred configuration, its text, and sentences on it."""
+    """Return the inferred configuration, its text, and sentences about the configuration."""
     from sgsdump.models.feeds.assumed_config import assume_config, ini_text, takes_pictures
     from sgsdump.models.feeds.feeds import expand
     from sgsdump.models.feeds.preprocess_file import load_preprocess
@@ -165,7 +165,7 @@ def _assumed(
 
 
 def check_apart(held_out: Feeds, seen: Feeds, option: str, what: str) -> None:
-    """Raise ConfigError if a held-out run is also given with ``option``, compared by content."""
+    """Raise ConfigError if a held-out image is also given with ``option``; images are compared by content."""
     from sgsdump.models.feeds.by_content import by_content
 
     held_out, known = by_content(held_out), {*by_content(seen).keys}
@@ -178,7 +178,7 @@ def check_apart(held_out: Feeds, seen: Feeds, option: str, what: str) -> None:
 
 
 def check_branches(model: Model, feeds: Iterable[tuple[str, Feed]]) -> None:
-    """Raise InputError if feeds would take other branches of the model's Ifs than its own data."""
+    """Raise InputError if ``feeds`` takes different branches of an If operator than the data of the network."""
     from sgsdump.executors.onnx_runtime.observed_branches import BranchGuard
 
     guard = BranchGuard(model)
@@ -197,10 +197,11 @@ def open_float_model(
 ) -> Model:
     """Open a model file, simplify it, and lift it to operators that can be quantised.
 
-    A Caffe model has the SDK's tensors, and the outputs that input_config.ini names are outputs too.
+    A Caffe model has the same tensors as in the SDK. Outputs listed in input_config.ini are added to its outputs.
 
     part      part of the model to open
-    feeds_of  returns the data for the inputs; an If is replaced by the branch that all data takes (``with_branches``)
+    feeds_of  returns the data for the inputs; each If operator is replaced by the branch that all data take
+              (``with_branches``)
     outside   leave large weights in their file (``external_data.left_outside``), for callers that read one weight at a
               time and run the model by segments
 
@@ -236,7 +237,7 @@ def open_float_model(
 def conversion_notes(
     model: Model, config: InputConfig | None = None, strict: bool = False, level: str = ""
 ) -> list[str]:
-    """Return sentences on operators and settings that the SDK's converter refuses or changes.
+    """Return sentences about operators and settings that the SDK's converter refuses or changes.
 
     level   calibration level, if known
     strict  raise ModelError for the first refusal

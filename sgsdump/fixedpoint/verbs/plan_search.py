@@ -43,11 +43,11 @@ HALVED, REPORTED = 4, 4
 
 @dataclass(frozen=True)
 class Aims:
-    """The goal of a search: the best plan of each rate, or the cheapest plan that reaches a target.
+    """The goal of a search: the best plan for each rate, or the cheapest plan that reaches a target.
 
-    limits            limits on the outputs of the recommended plan, without a target
+    limits            limits on the outputs of the recommended plan, if there is no target
     metric_text       contents of the file of the user's metric
-    objective         error to minimise, as typed
+    objective         error to minimise, as typed by the user
     cost              cost to minimise: ``bytes`` or ``macs``
     counts_agreement  whether the verdict counts the answers that agree with the float model
     """
@@ -66,9 +66,9 @@ class Aims:
 class Calibrated:
     """An open model with its calibration.
 
-    ranges  calibrated ranges, with room where values are stored in INT16
+    ranges  calibrated ranges, with room for tensors stored in INT16
     seen    ranges of the values on the calibration images
-    how     settings to calibrate again without some of the images
+    how     settings for another calibration without some of the images
     """
 
     opened: OpenNetwork
@@ -84,7 +84,7 @@ class Run:
     """Resources and reporting of a search.
 
     left   returns the seconds left
-    file   keeps every plan tried, so that a search can resume; None: no file
+    file   file that stores every tried plan, so that a search can resume; None: no file
     begin  receives the amount of work before the search starts
     """
 
@@ -98,7 +98,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Beginning:
-    """The amount of work of a search.
+    """The amount of work that a search has to do.
 
     groups    groups of convolutions that are raised together
     most      maximum number of plans to run
@@ -118,14 +118,14 @@ class Beginning:
 
 @dataclass(frozen=True)
 class Ending:
-    """Seconds reserved for the steps after the search: verifying plans in integers, and the report."""
+    """Seconds reserved for the steps after the search: verifying plans in integer arithmetic, and the report."""
 
     verify: float
     report: float
 
     @property
     def seconds(self) -> float:
-        """Sum of both."""
+        """Seconds for both steps."""
         return self.verify + self.report
 
 
@@ -135,14 +135,14 @@ class SearchOptions(Beside, JudgedBy, total=False):
     Attributes
     ----------
     rates : sequence of float
-        Compression rates to find plans for: 0.5 is all INT8, 1 is all INT16, in bytes of weights or, with
-        ``cost="macs"``, in multiplications. Default: 0.65, 0.7 … 0.95.
+        Compression rates to find plans for. The rate is the bytes of weights, relative to all INT16: 0.5 is all INT8, 1
+        is all INT16. With ``cost="macs"``, multiplications replace bytes. Default: 0.65, 0.7 … 0.95.
     target : str, optional
-        Find the cheapest plan that reaches this target, such as ``output-cos>=0.99`` or ``metric>=0.97``. Excludes
-        ``rates`` and the limits.
+        Find the cheapest plan that reaches this target, such as ``output-cos>=0.99`` or ``metric>=0.97``. Cannot be
+        combined with ``rates``, ``min_cos`` or ``max_rmse``.
     min_cos, max_rmse : float, optional
-        Limits for the outputs. The cheapest plan within the limits is recommended, which may be all INT8. If both are
-        missing, the documented limits 0.99 and 0.1 apply.
+        Limits for the outputs. The cheapest plan within the limits is recommended; this plan may be all INT8. If both
+        are None, the documented limits 0.99 and 0.1 apply.
     objective : str
         Error to minimise: ``mean`` of all outputs (default), ``worst``, or the names of outputs.
     cost : {"bytes", "macs"}
@@ -150,7 +150,7 @@ class SearchOptions(Beside, JudgedBy, total=False):
     budget : str
         Time limit, such as ``60s`` or ``10m`` (default).
     cure : bool
-        If True, start from the cured model. Convert the cured model then.
+        If True, start from the cured model. The plans then apply to the cured model only.
     """
 
     rates: Sequence[float]
@@ -164,7 +164,7 @@ class SearchOptions(Beside, JudgedBy, total=False):
 
 
 def smallest_plan(model: str | Path, data: Data, quant_level: str, options: SearchOptions) -> SmallestPlan:
-    """Search the smallest plan for a caller in Python; see ``tune``."""
+    """Search for the smallest plan; see ``tune``."""
     from sgsdump.comparison.thresholds import Thresholds
     from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.fixedpoint.tuning.proposals import check_solver
@@ -200,7 +200,7 @@ def aims_of(
     cost: str,
     limits: Thresholds | None = None,
 ) -> Aims:
-    """Parse the options of a search; without ``limits``, the documented limits apply.
+    """Parse the options of a search. Without ``limits``, the documented limits apply.
 
     Raises ConfigError for invalid options, and InputError if the metric cannot be loaded.
     """
@@ -279,7 +279,7 @@ def calibrated(network: OpenNetwork | Start, feeds: Feeds, run: Run) -> Calibrat
 
 
 def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> SmallestPlan:
-    """Search the plans of a model and verify the best ones in integers. Raises errors of the search."""
+    """Search the plans of a model and verify the best plans in integer arithmetic. Raises errors of the search."""
     from sgsdump.fixedpoint.quantisation.fixed_model import clipped_ranges
     from sgsdump.fixedpoint.quantisation.float_model import deployed
     from sgsdump.fixedpoint.quantisation.objective import watched_by_output
@@ -342,7 +342,7 @@ def searched(network: Calibrated, feeds: JudgingFeeds, aims: Aims, run: Run) -> 
 
 
 def _proposed(setup: Setup, aims: Aims, most: int, left: Left, goal: Target | None) -> SearchResult:
-    """Search plans for the rates or the target with at most ``most`` runs; ``goal`` is that of the smallest plan."""
+    """Search plans for the rates or the target with at most ``most`` runs; ``goal`` defines the smallest plan."""
     from sgsdump.fixedpoint.tuning.search import search_rates, search_target
 
     setup.pool.expect(most * len(setup.pool.pictures))
@@ -355,7 +355,7 @@ def _proposed(setup: Setup, aims: Aims, most: int, left: Left, goal: Target | No
 
 
 def _ending_of(exact: IntegerScores, aims: Aims, held_out: int) -> Ending:
-    """Estimate the reserved time from one plan in integers: all INT8, which must run anyway."""
+    """Estimate the reserved time by running one plan in integer arithmetic: all INT8, which must run anyway."""
     begun = time.monotonic()
     exact.score(frozenset())
     plan = time.monotonic() - begun

@@ -33,12 +33,12 @@ def simulate(
     data : str, Path, array or mapping
         One image, or the arrays of one run, see ``calibrate``.
     dequantise : bool
-        Fixed model: if True, dump float32 values (``dequantFixed`` of the SDK); if False, the integers.
+        For a fixed model: dump float32 values if True (``dequantFixed`` of the SDK), integers if False.
     strip : bool
-        Fixed model: if True, remove the padding of the hardware (``eliminateGarbage`` of the SDK).
+        For a fixed model: remove the padding of the hardware (``eliminateGarbage`` of the SDK).
     **beside
-        ``preprocess``, ``input_config``, ``weight_file`` and further options, see ``calibrate``. A fixed model stores
-        the normalisation of its images.
+        ``preprocess``, ``input_config``, ``weight_file`` and other options, see ``calibrate``. A fixed model needs no
+        ``input_config``, because it stores the normalisation of its images.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def simulate(
     Raises
     ------
     SgsdumpError
-        If a file cannot be read, or if the model cannot be fed or run.
+        If a file cannot be read, if the data do not fit the model, or if the model cannot run.
 
     Examples
     --------

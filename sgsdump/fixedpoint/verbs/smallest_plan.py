@@ -42,13 +42,13 @@ class SmallestPlan(Tuned):
     ini : bytes
         Your input_config.ini.
     judges : Feeds
-        Images that judged the plans.
+        Images on which the plans were judged.
     quant_level : str
-        Level at which ``calibrate`` makes the same fixed model.
+        Calibration level at which ``calibrate`` makes the same fixed model.
     cured : Cured or None
-        Cured model that the plans are for; None without ``cure``.
+        Cured model to which the plans apply; None without ``cure``.
     clipped : tuple of ClippedRange
-        Calibration values that the recommended plan clips.
+        Ranges of the recommended plan that clip values of the calibration images.
     counts_agreement : bool
         True if the verdict counts the answers that agree with the float model.
     """
@@ -65,7 +65,7 @@ class SmallestPlan(Tuned):
 
     @property
     def passes(self) -> bool:
-        """True if the outputs of the recommended plan are within the limits, or if a target was given and reached."""
+        """True if the recommended plan reaches the target or, without a target, keeps its outputs within the limits."""
         return self.result.limits is None or self.result.limits.taken
 
     within_limits = passes
@@ -94,17 +94,17 @@ class SmallestPlan(Tuned):
 
     @property
     def details(self) -> list[str]:
-        """Effort of the search and accuracy of its approximation, one sentence per item."""
+        """Number of plans tried and accuracy of the float approximation, one sentence per item."""
         from sgsdump.fixedpoint.reports.tuned import search_details
 
         return search_details(self.result)
 
     def lines(self) -> list[str]:
-        """Return the verdict, the table and the ending, as lines."""
+        """Return the verdict, the table and the closing notes, as lines."""
         return [*self.verdict, *self.table()]
 
     def table(self) -> list[str]:
-        """Return the table and the ending, as lines."""
+        """Return the table and the closing notes, as lines."""
         from sgsdump.fixedpoint.reports.pareto_reports import ending_lines, pareto_table
 
         return [*pareto_table(self.result).splitlines(), *ending_lines(self.result)]
@@ -152,7 +152,7 @@ class SmallestPlan(Tuned):
             self.cured.save(folder / CURED)
 
     def _report(self, folder: Path, progress: Progress) -> Report:
-        """Return the contents of the report: the recommended plan, compared on a few of the judging images."""
+        """Return the contents of the report. Layers of the recommended plan are compared on a few judging images."""
         from sgsdump.fixedpoint.quantisation.diagnosis.compared_pictures import PictureComparer, each_compared, over_all
         from sgsdump.fixedpoint.reports.command_reports import bits_by
         from sgsdump.fixedpoint.reports.tuned import RAISED_BY, report_of_plan, tradeoff_of

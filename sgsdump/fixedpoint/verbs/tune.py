@@ -1,4 +1,4 @@
-"""``tune``: one function for "which convolutions need INT16?", in three modes."""
+"""``tune``: find the convolutions that need INT16, in one of three modes."""
 
 from __future__ import annotations
 
@@ -73,33 +73,33 @@ def tune(
     Parameters
     ----------
     model : str or Path
-        ONNX model, or Caffe's ``.prototxt`` (with ``weight_file``).
+        ONNX model, or Caffe ``.prototxt`` (with ``weight_file``).
     data : str, Path, array, mapping or iterable
-        Calibration images or arrays, see ``calibrate``. For a metric with labels: pairs of a feed and its label. With
-        ``explain=True`` and ``ranges``, ``data`` is only measured on, and is optional.
+        Calibration images or arrays, see ``calibrate``. For a metric with labels, pairs of an input and its label. With
+        ``explain=True`` and ``ranges``, ``data`` is optional and only used to measure the contributions.
     explain : bool
         If True, only measure the contribution of each convolution, without a search.
     first : bool
-        If True, stop at the first plan within the limits. Excludes ``explain``.
+        If True, stop at the first plan within the limits. Cannot be combined with ``explain``.
     quant_level : str
-        Calibration level of the ranges, L1 to L5. Weights have one scale per tensor at L1, and one per output channel
-        above L1.
+        Calibration level of the ranges, L1 to L5. Weights have one scale per tensor at L1, and one scale per output
+        channel from L2 on.
     **options
-        Options of the mode: ``SearchOptions`` by default, ``FirstPlanOptions`` with ``first=True``, ``ExplainOptions``
-        with ``explain=True``. All modes accept ``preprocess``, ``input_config``, ``weight_file``, ``model_inputs``,
-        ``model_outputs`` and ``strict_sdk``, see ``calibrate``.
+        Options of the selected mode: ``SearchOptions`` by default, ``FirstPlanOptions`` with ``first=True``,
+        ``ExplainOptions`` with ``explain=True``. All modes also accept ``preprocess``, ``input_config``,
+        ``weight_file``, ``model_inputs``, ``model_outputs`` and ``strict_sdk``; see ``calibrate``.
 
     Returns
     -------
     Tuned
-        Recommended plan: a ``SmallestPlan``, or with ``first=True`` a ``FirstPlan``.
+        Recommended plan: a ``SmallestPlan`` by default, a ``FirstPlan`` with ``first=True``.
     Explained
         With ``explain=True``: every convolution with its contribution to the output error and a verdict.
 
     Raises
     ------
     SgsdumpError
-        If the model, the data or an option cannot be used, or if no plan reaches the target.
+        If the model, the data or an option is invalid, or if no plan reaches the target.
     TypeError
         If an option belongs to another mode.
 

@@ -1,4 +1,4 @@
-"""Common members of the results of ``tune``, and the rules of the folder that results are written to."""
+"""Common members of the results of ``tune``, and the rules for the folder of the results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Written:
 
     fixed_models  the fixed models of all plans
     pickles       quant parameters as pickle, for the SDK
-    facts         further lines of the report's footer
+    facts         additional lines for the footer of the report
     """
 
     fixed_models: bool = False
@@ -49,7 +49,7 @@ RESULTS_ALONE = Written()
 
 
 class Proposal:
-    """A set of convolution inputs to raise to INT16, with its evidence."""
+    """A set of convolution inputs to raise to INT16, with the measurements that support it."""
 
     @property
     def raised(self) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ class Proposal:
 
     @property
     def conclusion(self) -> Verdict:
-        """Verdict as data."""
+        """Verdict on the model, as data."""
         raise NotImplementedError
 
     @property
@@ -86,7 +86,7 @@ class Proposal:
     def save(self, folder: str | Path, what: Written = RESULTS_ALONE) -> Path:
         """Write the folder of ``sgsdump tune -o``.
 
-        Results of an earlier run are replaced all at once. Other files in the folder stay.
+        The results of an earlier run are replaced in one step. Other files in the folder are kept.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class Proposal:
         raise NotImplementedError
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw the table into matplotlib axes and return them."""
+        """Draw the result into matplotlib axes and return the axes."""
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -150,7 +150,7 @@ class Tuned(Proposal):
         return Path(path)
 
     def _page(self, folder: Path, facts: Iterable[tuple[str, str]], progress: Progress) -> str:
-        """Return the report as HTML; ``facts`` end its footer."""
+        """Return the report as HTML, with ``facts`` at the end of the footer."""
         from sgsdump.reports.html.document import render
 
         report = self._report(folder, progress)
@@ -162,7 +162,7 @@ class Tuned(Proposal):
 
 
 def kept_in(folder: Path) -> Callable[[str], bool]:
-    """Return a function that tells whether a file of an older folder stays: results do not."""
+    """Return a function that tells whether a file of an existing folder is kept: all files except old results."""
     of_tune = any((folder / name).exists() for name in (ROUNDS, CONTRIBUTIONS))
 
     def is_kept(name: str) -> bool:
@@ -172,23 +172,23 @@ def kept_in(folder: Path) -> Callable[[str], bool]:
 
 
 def check_results(folder: Path, read: Iterable[Path | None], shared: bool = True) -> None:
-    """Check that results can replace those of an older folder.
+    """Check that the results can be written to a folder, which may hold older results.
 
     Parameters
     ----------
     folder
-        The folder of -o.
+        The output folder (``-o``).
     read
-        The files that the command reads.
+        Files that the command reads.
     shared
-        Whether LOG, FLOAT_DUMP and FIXED_DUMP belong to the results: they must not be yours then.
+        True if the results include LOG, FLOAT_DUMP and FIXED_DUMP.
 
     Raises
     ------
     OutputError
-        The folder cannot be replaced, or holds files of yours with such a name.
+        If the folder cannot be replaced, or if a result has the name of a file that ``tune`` did not write.
     ConfigError
-        A result would overwrite a file that is read.
+        If a result would overwrite a file in ``read``.
     """
     from sgsdump.files.atomic_write import check_folder, check_outputs
 
@@ -206,7 +206,7 @@ def check_results(folder: Path, read: Iterable[Path | None], shared: bool = True
 
 
 def write_plan(folder: Path, name: str, params: Sequence[QuantParam], ini: bytes, pickles: bool) -> None:
-    """Write the quant parameters of a plan and its input_config.ini; ``name`` ends the names of the files.
+    """Write the quant parameters and the input_config.ini of a plan; ``name`` is appended to the file names.
 
     Raises OutputError.
     """
