@@ -63,10 +63,10 @@ def _finiteness_lines(finiteness: Finiteness) -> Iterator[str]:
     operators = list(dict.fromkeys(made.place.name for made in finiteness.made))
     if len(operators) > 1:
         more = f" and {len(operators) - MOST} more" if len(operators) > MOST else ""
-        yield f"Produced NaN or Inf from finite inputs: {', '.join(operators[:MOST])}{more}."
+        yield f"Operators that produced NaN or Inf from finite inputs: {', '.join(operators[:MOST])}{more}."
     unknown = f", not enough data: {finiteness.unknown}" if finiteness.unknown else ""
     yield (
-        f"Operators checked for NaN and Inf: {finiteness.looked_at}, produced from finite inputs: "
+        f"Operators checked for NaN and Inf: {finiteness.looked_at}, with NaN or Inf from finite inputs: "
         f"{len(operators)}{unknown}."
     )
 
@@ -77,7 +77,7 @@ def _lines_of(finding: Finding) -> Iterator[str]:
     at = f", called at {facts['source']}" if facts.get("source") else ""
     operator = f"{finding.layer} ({finding.op_type}){where}{at}"
     if finding.kind == "outside":
-        yield f"First operator outside its bound: {operator}."
+        yield f"First operator outside its rounding bound: {operator}."
         yield (
             f"  Element {figures['index']:.0f} is {figures['value']:.9g}, exact result {figures['reference']:.9g}: "
             f"error {_units(figures['error'])} in the last place of {facts['dtype']}, bound {figures['bound']:.3g}; "
@@ -86,12 +86,12 @@ def _lines_of(finding: Finding) -> Iterator[str]:
         if len(finding.names) > 1:
             others = ", ".join(finding.names[1:MOST])
             more = f" and {len(finding.names) - MOST} more" if len(finding.names) > MOST else ""
-            yield f"  Other operators with errors of their own outside their bound: {others}{more}."
+            yield f"  Other operators outside their rounding bound: {others}{more}."
     elif finding.kind == "not finite":
         if facts["how"] == OVERFLOW:
             yield f"First overflow: {operator}: the exact result exceeds the range of {facts['dtype']}."
         elif facts["how"] == CAME_IN:
-            yield f"{facts['what']} enters at {operator}; no dumped operator produced it."
+            yield f"{facts['what']} first appears in an input of {operator}; no dumped operator produced this input."
         else:
             yield f"First {facts['what']} produced from finite inputs: {operator}."
     else:

@@ -48,7 +48,7 @@ def cause_text(finding: Finding, by_flow: bool = True, images: int = 0) -> str:
         return str(plugins.ask("text of a measured cause", finding, images))
     if "likeness" in finding.figures:
         return (
-            f"the two dumps were made from different inputs (correlation of {shortened(finding.layer)}: "
+            f"the two dumps were made from different inputs (correlation of input {shortened(finding.layer)}: "
             f"{finding.figures['likeness']:.2g})"
         )
     if finding.kind == "argument":
@@ -70,7 +70,10 @@ def _operator_text(finding: Finding, by_flow: bool) -> str:
     figures, facts = finding.figures, finding.facts
     error = facts.get("unlike") or (_error_text(finding) if _has_error(finding) else "")
     if finding.evidence == "measured" and "bound" in figures:
-        return f"operator {_placed(finding)}: its own result is outside the rounding bound ({_outside_text(finding)})"
+        return (
+            f"operator {_placed(finding)}: its result in the sample is outside the rounding bound "
+            f"({_outside_text(finding)})"
+        )
     if "own_error" in figures:
         return (
             f"operator {called(finding)}: recomputed from its recorded inputs, its own error is "
@@ -78,13 +81,13 @@ def _operator_text(finding: Finding, by_flow: bool) -> str:
         )
     if "compiled" in facts:
         return (
-            f"inside the compiled graph that computes {called(finding)}: {error}. To locate the operator, capture the "
-            f"compiled program again with sgsdump exec --inside eager"
+            f"an operator inside the compiled graph that computes {called(finding)}: {error}. To locate the operator, "
+            f"capture the compiled program again with sgsdump exec --inside eager"
         )
     if facts.get("how") == PACKED:
         return (
-            f"the quantised weights of {_subject(finding)} differ from the benchmark's; the output error is "
-            f"{figures['times']:.3g} times the error that 8-bit weights cause"
+            f"the quantised weights of {_subject(finding)} differ between sample and benchmark; the output error "
+            f"is {figures['times']:.3g} times the error that 8-bit weights cause"
         )
     if facts.get("how") == ACCUMULATION:
         return (
@@ -134,7 +137,7 @@ def further_causes(causes: Sequence[Finding]) -> Iterator[str]:
     """Yield one sentence on the causes after the first."""
     if causes:
         texts = (f"{called(one)}: {_error_text(one)}" if _has_error(one) else called(one) for one in causes)
-        yield f"Further candidates: {'; '.join(texts)}."
+        yield f"Further possible causes: {'; '.join(texts)}."
 
 
 def argument_text(finding: Finding) -> str:
@@ -146,13 +149,13 @@ def argument_text(finding: Finding) -> str:
     if facts["what"] == "reads":
         return (
             f"{operator}: the sample reads the output of {facts['sample']}, the benchmark reads "
-            f"{facts['benchmark']}; these inputs differ by {finding.figures['error']:.3g}"
+            f"{facts['benchmark']}; relative error of this input {finding.figures['error']:.3g}"
         )
     what = _ARGUMENTS[facts["what"]].format(name=facts["argument"])
     if not finding.figures:
         return f"the {what} differs at {operator}: {facts['sample']} in sample, {facts['benchmark']} in benchmark"
     other = f" (the sample reads {facts['sample']})" if facts["sample"] else ""
-    return f"the {what} differs by {finding.figures['error']:.3g} at {operator}{other}"
+    return f"the {what} differs at {operator}{other}: relative error {finding.figures['error']:.3g}"
 
 
 def between_rounds_text(finding: Finding) -> str:
@@ -173,8 +176,8 @@ def between_rounds_text(finding: Finding) -> str:
     at = " and ".join(dict.fromkeys(line for line in (facts["sample source"], facts["source"]) if line))
     operator = f"{finding.op_type}{f', called at {at},' if at else ''}"
     if "argument" in facts:
-        what = f"{facts['argument']} = {facts['sample']} in the sample and {facts['benchmark']} in the benchmark"
-        text = f"{operator} has the same input tensors on both sides, but the argument {what}"
+        what = f"{facts['argument']} is {facts['sample']} in the sample and {facts['benchmark']} in the benchmark"
+        text = f"{operator} has the same input tensors on both sides, but its argument {what}"
     else:
         why = ", because it draws random numbers" if "random" in facts else ""
         text = f"{operator} has the same input tensors on both sides, but different outputs{why}"
@@ -188,9 +191,9 @@ def explanation_text(finding: Finding, images: int = 0) -> str:
         return _rounding_text(finding)
     if finding.kind == "magnified":
         rounded = finding.facts["rounded"]
-        first = "" if rounded == finding.layer else f", first rounded at {shortened(rounded)}"
+        first = "" if rounded == finding.layer else f"; first rounding error at {shortened(rounded)}"
         return (
-            f"operator {_subject(finding)} magnifies rounding {figures['times']:.3g} times (relative error "
+            f"operator {_subject(finding)} magnifies rounding errors {figures['times']:.3g} times (relative error "
             f"{figures['before']:.3g} → {figures['error']:.3g}{first})"
         )
     return str(plugins.ask("text of a measured cause", finding, images))
@@ -200,8 +203,8 @@ def _rounding_text(finding: Finding) -> str:
     types, why = finding.facts["types"], finding.facts.get("why")
     if inside := finding.facts.get("inside"):
         return (
-            f"the outputs of all modules agree within rounding. Inside the modules, {shortened(inside)} differs first, "
-            f"with no effect on the outputs"
+            f"the outputs of all modules agree within rounding. Inside a module, {shortened(inside)} differs first, "
+            f"but the outputs are unaffected"
         )
     if why:
         return (
@@ -209,8 +212,10 @@ def _rounding_text(finding: Finding) -> str:
             f"recomputed, because torch is not installed: pip install 'sgsdump[torch]'"
         )
     unseen = finding.facts.get("unseen")
-    but = f". The quantised weights of {unseen} were not checked" if unseen else ""
-    return f"all differences are rounding to {types}: weights, arguments and the result of each operator{but}"
+    but = f"; the quantised weights of {unseen} were not checked" if unseen else ""
+    return (
+        f"all differences are rounding to {types}. Weights, arguments and the result of each operator were checked{but}"
+    )
 
 
 def called(finding: Finding) -> str:
@@ -258,7 +263,7 @@ def figures_text(finding: Finding, digits: int = 6) -> str:
         error = figures["statistics_error"]
         if error == LEAST:
             return "statistics equal, checksums differ"
-        return f"statistics off by {error:.3g}" if error else "all statistics equal"
+        return f"statistics differ by {error:.3g}" if error else "all statistics equal"
     if "cos" not in figures:
         name, error = next(
             ((n, figures[n]) for n in ("error", "own_error") if n in figures), next(iter(figures.items()))
@@ -285,7 +290,7 @@ def odd_text(finding: Finding) -> str:
 def _outside_text(finding: Finding) -> str:
     figures = finding.figures
     return (
-        f"element {figures['index']:.0f} is {figures['value']:.9g} instead of {figures['reference']:.9g}: off by "
+        f"element {figures['index']:.0f} is {figures['value']:.9g} instead of {figures['reference']:.9g}: error "
         f"{figures['error']:.3g} units in the last place of {finding.facts['dtype']}, bound {figures['bound']:.3g}; "
-        f"{figures['outside']:.0f} of {counted(int(figures['count']), 'element')} outside the bound"
+        f"{figures['outside']:.0f} of {counted(int(figures['count']), 'element')} exceed the bound"
     )

@@ -111,10 +111,14 @@ def proposal_line(finding: Finding) -> str:
 def _quantisation_sentence(finding: Finding) -> str:
     what, of = finding.facts["what"], int(finding.figures["operators"])
     if what == "alike":
-        return f"Both models quantise the same {of} operators: excluding operators had no effect."
+        return f"Both models quantise the same {of} operators, so excluding operators from quantisation had no effect."
     names = listed([shortened(name) for name in finding.names], FEW)
-    which = "less quantised" if what == "float" else "more quantised"
-    return f"{counted(len(finding.names), 'operator')} of {of} {which} in the sample than in the benchmark: {names}."
+    which = "fewer" if what == "float" else "more"
+    have = "has" if len(finding.names) == 1 else "have"
+    return (
+        f"{len(finding.names)} of {counted(of, 'operator')} {have} {which} quantised tensors in the sample than in the "
+        f"benchmark: {names}."
+    )
 
 
 def _channel_sentences(channels: Sequence[Finding]) -> Iterator[str]:
@@ -123,9 +127,9 @@ def _channel_sentences(channels: Sequence[Finding]) -> Iterator[str]:
         lost, count, worst = (int(finding.figures["lost"]), int(finding.figures["count"]), finding.facts["worst"])
         rmse = number(finding.figures["worst_rmse"])
         which = f"{lost} of its {count} channels {'is' if lost == 1 else 'are'} lost" if lost else "one channel is bad"
-        yield f"{called(finding)} is good as a whole, but {which}: channel {worst} has RMSE {rmse}."
+        yield f"{called(finding)} is within the limits as a whole, but {which}; worst is channel {worst}, RMSE {rmse}."
     if len(ranked) > MOST_CHANNELS:
-        yield f"The same is true of {counted(len(ranked) - MOST_CHANNELS, 'more layer')}."
+        yield f"{counted(len(ranked) - MOST_CHANNELS, 'more layer')} with lost or bad channels."
 
 
 def _on_statistics(comparison: Comparison) -> Iterator[str]:

@@ -144,7 +144,8 @@ def _left_out(row: Row) -> str:
     for name, count in row.left_out.items():
         metrics.setdefault(count, []).append(name)
     return "; ".join(
-        f"{', '.join(names)} without {count} values where only the benchmark is 0" for count, names in metrics.items()
+        f"{', '.join(names)} computed without {count} values where only the benchmark is 0"
+        for count, names in metrics.items()
     )
 
 

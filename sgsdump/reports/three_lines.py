@@ -101,7 +101,7 @@ def result_line(verdict: Verdict) -> str:
         parts = [*_equal(verdict), *_not_finite(verdict), *lacking]
     else:
         differ = "differs" if verdict.past == 1 else "differ"
-        none = "no layer differs, but a cause was found outside them"
+        none = "no layer differs, but a cause was found outside the layers"
         by_rounding = ", all by rounding" if outcome == "WITHIN ROUNDING" else ""
         differing = f"{verdict.past} of {layers} {differ}{by_rounding}" if verdict.past else none
         parts += [differing, *_not_finite(verdict), *lacking]
@@ -145,27 +145,30 @@ def next_line(verdict: Verdict) -> str:
     if recommendation.action == "nothing" and verdict.outcome == "FAIL":
         text += ", because all outputs are within the limits"
     effect, command = "; ".join(_effect(recommendation, verdict.images)), recommendation.command
-    if "\n" in command:  # lines to copy; the commands print them below
+    if "\n" in command or command in text:  # lines to copy, which the commands print below; or already told
         command = ""
     if effect:
         return f"Next: {text}{f' ({command})' if command else ''}. {effect}."
     if recommendation.action == "compare the operator" and command:
-        return f"Next: {text}. If the sample is a fixed-point model: {command}"
+        return f"Next: {text}. If the sample is a fixed-point model, find the convolutions that need INT16: {command}"
     return f"Next: {text}: {command}" if command else f"Next: {text}."
 
 
 _ACTIONS: Mapping[Action, str] = {
     "use the same input": "dump both models on the same input, then compare again",
-    "make calls alike": "remove this difference, then compare again",
-    "change the operator": "run {layers} with another kernel or in float32; list all operators outside their bound",
+    "make calls alike": "remove the difference named as the cause, then compare again",
+    "change the operator": (
+        "run {layers} with another kernel or in float32. To list all operators outside their rounding bound, use "
+        "sgsdump check TREE"
+    ),
     "keep channels": (
         "use one scale per channel for {layers}, whose small channels are quantised to zero, or raise it to INT16"
     ),
     "dump what is missing": "dump the missing layers, then compare again",
     "nothing": "nothing to do",
     "measure quantised tensors": "measure the contribution of each quantised tensor",
-    "make layers comparable": "check the layers that are not comparable; the reasons are listed below",
-    "compare the operator": "compare {layers} on both sides: attributes, weights and kernel",
+    "make layers comparable": "check why layers are not comparable; the reasons are listed below",
+    "compare the operator": "compare the attributes, weights and kernel of {layers} in sample and benchmark",
     "find convolutions": "find the convolutions that need INT16",
     "raise convolutions": "raise {layers} to INT16",
     "raise by rules": "raise {layers} to INT16; give images (-i) to measure the effect",
@@ -175,10 +178,10 @@ _ACTIONS: Mapping[Action, str] = {
     "raise all convolutions": "raise all convolutions to INT16, or find fewer with sgsdump tune",
     "use the cured model": "use the rewritten model",
     "keep operators in float": "keep {layers} in float",
-    "name the nodes": "give every node a name (the lines below do this), then quantise and diagnose again",
+    "name the nodes": "give every node a name with the lines below, then quantise and diagnose the model again",
     "find the cause": "INT16 barely reduces this error, so find its cause",
-    "calibrate on more images": "calibrate on more images; on held-out images an output exceeds the limits",
-    "convert again": "convert the model again; its weights are not those of the float model",
+    "calibrate on more images": "calibrate on more images, because an output exceeds the limits on held-out images",
+    "convert again": "convert the model again, because its weights differ from the weights of the float model",
     "change the quantisation": (
         "keeping a few operators in float does not help. Try other calibration data, another calibration method, one "
         "weight scale per channel, or 16-bit activations"
@@ -215,7 +218,7 @@ def _figure(deciding: Deciding) -> str:
     if value == LEAST:
         return f"{tensor}: checksums differ"
     if deciding.metric == RESOLUTION:
-        return f"{tensor} RMSE {value:.3g}, within half a step of its scale"
+        return f"{tensor} RMSE {value:.3g}, but within half a quantisation step"
     limit = "" if deciding.limit is None else f", limit {deciding.limit:g}"
     return f"{tensor} {deciding.metric} {_told(value, deciding.limit)}{limit}"
 
@@ -306,7 +309,7 @@ def environment_lines(findings: Sequence[Finding]) -> Iterator[str]:
         elif finding.facts["what"] == "inputs" and "likeness" not in finding.figures:
             yield (
                 f"The programs had different integer inputs such as tokens or indices ({listed(finding.names, FEW)}). "
-                f"Differences after them are not errors."
+                f"Differences that these inputs cause are not errors."
             )
 
 

@@ -43,7 +43,7 @@ MOST_JUMPS = 3
 MOST_EXCLUDED = 5
 MOST_NAMES = 60
 WIDTH = 110
-UNWRITTEN = "nothing had been written to its memory yet"
+UNWRITTEN = "the program had not yet written its memory when it was dumped"
 
 
 @dataclass(frozen=True)
@@ -98,21 +98,24 @@ def details(
 
 _STEPS = {
     "use the same input": "Dump both models on the same input, then compare again.",
-    "make calls alike": "Make the cause equal on both sides, then compare again.",
+    "make calls alike": "Remove the difference named as the cause, then compare again.",
     "change the operator": (
-        "Run the operator with another kernel or in float32. The command lists all operators outside their bound."
+        "Run the operator with another kernel or in float32. The command lists all operators outside their rounding "
+        "bound."
     ),
     "keep channels": "Small channels are quantised to zero: use one scale per channel, or raise the layers to INT16.",
     "dump what is missing": "Dump the missing layers, then compare again. The compared layers are within the limits.",
     "nothing": "No INT16 needed: every layer is within the limits.",
-    "measure quantised tensors": "Measure the contribution of each quantised tensor, and find the ones to keep float.",
-    "make layers comparable": "Check the layers that are not comparable.",
+    "measure quantised tensors": (
+        "Measure the contribution of each quantised tensor, and find the tensors to keep in float."
+    ),
+    "make layers comparable": "Check why layers are not comparable.",
     "compare the operator": (
-        "Compare the operator on both sides: attributes, weights and kernel. If the sample is a fixed-point model, "
-        "find the convolutions that need INT16."
+        "Compare the attributes, weights and kernel of the operator in sample and benchmark. If the sample is a "
+        "fixed-point model, find the convolutions that need INT16."
     ),
     "find convolutions": (
-        "Find the convolutions that need INT16. The command proves its plan by simulation and writes [CONV_CONFIG]."
+        "Find the convolutions that need INT16. The command verifies its plan by simulation and writes [CONV_CONFIG]."
     ),
 }
 
@@ -149,18 +152,18 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds, verdict: Verdi
         yield f"Excluded: {len(comparison.excluded)} ({', '.join(comparison.excluded[:MOST_EXCLUDED])}{more})."
     if comparison.unwritten:
         yield (
-            f"Not compared, because nothing had been written to their memory yet: {len(comparison.unwritten)} "
-            f"({listed(comparison.unwritten, MOST_NAMES)})."
+            f"Not compared, because the program had not yet written them when they were dumped: "
+            f"{len(comparison.unwritten)} ({listed(comparison.unwritten, MOST_NAMES)})."
         )
     ways = Counter([row.paired for row in rows] + [failed.pair.how for failed in comparison.failed])
     if ways.keys() - set(NAME_WAYS):
-        yield f"Paired: {', '.join(f'{number} by {how}' for how, number in ways.most_common())}."
+        yield f"Paired tensors: {', '.join(f'{number} by {how}' for how, number in ways.most_common())}."
     if worst is not None and worst.error:
         by = " by RMSE" if worst.extra or worst.vendor else ""
         yield f"Largest error{by}: {_numbers(worst)}"
     past = comparison.past(thresholds)
     if past:
-        yield f"Exceeding {thresholds}: {len(past)} of {len(rows)}, the first is {_numbers(past[0])}"
+        yield f"Layers with {thresholds}: {len(past)} of {len(rows)}; the first is {_numbers(past[0])}"
     if blamed(comparison.causes) is None and comparison.other_input is None:
         yield from _first_difference(rows, comparison.causes)
     if any(row.extra or row.vendor for row in rows):
@@ -172,8 +175,12 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds, verdict: Verdi
     if jumps:
         yield "RMSE rises most at:" if comparison.completeness.by_flow else "RMSE rises most, in file order, at:"
     yield from (f"  {label(row)}, {_rise(row, comparison)}" for row in jumps)
-    yield from _list("NaN or Inf, never within the limits", [r for r in rows if not r.finite and not r.equal])
-    yield from _list("Same name but another tensor, never within the limits", comparison.suspects)
+    yield from _list(
+        "Layers with NaN or Inf, which always exceed the limits", [r for r in rows if not r.finite and not r.equal]
+    )
+    yield from _list(
+        "Layers with the same name but another tensor, which always exceed the limits", comparison.suspects
+    )
     yield from _not_compared(comparison)
 
 
@@ -182,8 +189,8 @@ def _not_compared(comparison: Comparison) -> Iterator[str]:
     fused = comparison.completeness.fused
     if fused:
         are_of_program = any(row.module for row in comparison.rows)
-        which = "Outputs of operators that the sample does not run" if are_of_program else "Inside fused operators"
-        yield f"{which}, so not missing: {len(fused)}"
+        which = "their operators do not run in the sample" if are_of_program else "they are inside fused operators"
+        yield f"Not missing, because {which}: {len(fused)}"
         yield f"{NAMES_INDENT}{listed(fused, MOST_NAMES)}"
     unpaired = [u for u in comparison.only_in_benchmark if u.record.name not in fused]
     unpaired += comparison.only_in_sample

@@ -44,7 +44,7 @@ def test_files_and_rules_together(tmp_path: Path, capsys: pytest.CaptureFixture[
     ]
     assert main(["compare", ours, theirs, *options]) == 0
     said = capsys.readouterr().out
-    assert "Paired: 1 by MindIE map, 1 by map, 1 by rule ^npu_=, 1 by name." in said
+    assert "Paired tensors: 1 by MindIE map, 1 by map, 1 by rule ^npu_=, 1 by name." in said
     assert "npu_d: rule ^npu_= turns the name into 'd', which is not in the benchmark" in said
     found = rows(tmp_path / "out.csv")
     assert {name: row["paired"] for name, row in found.items()} == {

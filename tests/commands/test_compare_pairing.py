@@ -34,7 +34,7 @@ def test_values_make_the_pairs_and_the_map_makes_them_again(clash, tmp_path, cap
     options.append("--allow-missing")  # the benchmark has a layer more
     assert main(["compare", *clash, "--match-by-value", *options]) == 0
     said = capsys.readouterr().out
-    assert "Paired: 1 by value, 1 by name." in said and f"Name map {names}: 1 pairs whose names differ." in said
+    assert "Paired tensors: 1 by value, 1 by name." in said and f"Name map {names}: 1 pairs whose names differ." in said
     assert "paired by value with 'conv' of the sample" in said
     assert "the sample's 'conv' is a different tensor: it is paired by value with 'norm'" in said
     assert json.loads(names.read_text()) == {"norm": "conv"}

@@ -129,8 +129,8 @@ def test_a_changed_weight_is_found_step_by_step(place, dumped):
     assert "input.1 (the weight blocks.1.conv.weight) RMSE" in why and "Runs compared: 2; different: 2." in text
     verdict = text.splitlines()[1:4]
     assert verdict[0].startswith("DIFFERS: output ")
-    assert verdict[1].startswith("Cause: the parameter blocks.1.conv.weight differs by 0.1") and CHANGED in verdict[1]
-    assert verdict[2] == "Next: remove this difference, then compare again."
+    assert verdict[1].startswith("Cause: the parameter blocks.1.conv.weight differs at ") and CHANGED in verdict[1]
+    assert verdict[2] == "Next: remove the difference named as the cause, then compare again."
     assert "error metrics only" not in text
 
 

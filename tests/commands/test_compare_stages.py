@@ -94,7 +94,7 @@ def test_names_and_order_of_the_manuals_tables(dumps, capsys, sample, benchmark,
 def test_the_rule_is_named_and_nothing_is_said_to_be_missing(dumps, capsys):
     assert main(["compare", "float.bin", "caffe_NHWC_outtensor_dump.bin"]) == 0
     said = capsys.readouterr().out
-    assert "\nCompared: 6 of 6 layers; " in said and "\nPaired: 5 by stage, 1 by name.\n" in said
+    assert "\nCompared: 6 of 6 layers; " in said and "\nPaired tensors: 5 by stage, 1 by name.\n" in said
     assert "paired by stage: 'conv1_xx_xx_xx' of the sample, 'conv1' of the benchmark" in said
     assert "Not compared" not in said and "Without a counterpart by design, so not missing: 11" in said
     main(["compare", "float.bin", "caffe_NHWC_outtensor_dump.bin", "--json", "c.json", "--html", "c.html"])
@@ -120,7 +120,7 @@ def test_another_tensor_of_one_name_passes_no_threshold(dumps, tmp_path, capsys)
     assert main(["compare", "folded.bin", "float.bin", *lenient, "--junit", "j.xml", "--json", "c.json"]) == 1
     said = capsys.readouterr().out
     assert re.search(r"(?m)^Largest error: 0\.conv1 \(CONV_2D\), COS -?0\.\d+, RMSE 1\.\d+\.$", said)
-    assert "Exceeding COS < -1 or RMSE > 1000: 1 of 5, the first is 0.conv1 (CONV_2D)" in said
+    assert "Layers with COS < -1 or RMSE > 1000: 1 of 5; the first is 0.conv1 (CONV_2D)" in said
     assert "match pool1 after MAX_POOL_2D (COS 1.000000, RMSE 0.000000)" in said
     document = json.loads(Path("c.json").read_text(encoding="utf-8"))
     (row,) = [row for row in document["rows"] if row["name"] == "conv1"]
@@ -145,7 +145,7 @@ def test_the_table_of_a_model(dumps, capsys, tmp_path):
         assert main([command, "float.bin", "caffe_NHWC_outtensor_dump.bin", "--stages", "net.onnx"]) == 0
     said = capsys.readouterr().out
     assert "by the model's stages: 'conv1_xx_xx' of the sample, 'conv1' of the benchmark" in said
-    assert "Paired: 4 by name, 2 by the model's stages." in said
+    assert "Paired tensors: 4 by name, 2 by the model's stages." in said
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_a_weight_that_differs_is_said_with_its_name_and_once() -> None:
     first = found(comparison)[0]
     assert (first.layer, first.facts["argument"], first.evidence) == ("fc/output", "fc.weight", "by value")
     assert first_line(comparison) == (
-        "Cause: the parameter fc.weight differs by 0.5 at fc/output (fc) in fc, called at net.py:0."
+        "Cause: the parameter fc.weight differs at fc/output (fc) in fc, called at net.py:0: relative error 0.5."
     )
 
 
@@ -84,7 +84,7 @@ def test_where_the_sample_reads_another_weight_both_are_said() -> None:
     bad = program(("norm_q", [X, W + 1], X * 3, {}))
     comparison = compare(bad, good, name_map={name: name.replace("_k", "_q") for name in good})
     line = first_line(comparison)
-    assert line.startswith("Cause: the parameter norm_k.weight differs by 0.5 at norm_k/output (norm_k)")
+    assert line.startswith("Cause: the parameter norm_k.weight differs at norm_k/output (norm_k)")
     assert "(the sample reads norm_q.weight)" in line
 
 
@@ -94,7 +94,7 @@ def test_an_input_that_nothing_made_is_told_where_no_weight_is_known() -> None:
     [finding] = found(comparison)
     assert finding.facts["argument"] == "conv/input.1"
     assert first_line(comparison).startswith(
-        "Cause: the input conv/input.1, which no compared operator computes, differs by 0.5"
+        "Cause: the input conv/input.1, which no compared operator computes, differs at conv"
     )
 
 

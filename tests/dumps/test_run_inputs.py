@@ -87,14 +87,14 @@ def test_dump_keeps_what_it_was_fed(dumped, capsys):
     capsys.readouterr()
     assert main(["compare", "0.bin", "1.bin", "--max-rmse", "0.1"]) == 1
     out = capsys.readouterr().out
-    assert "from different inputs (correlation of data: " in out
+    assert "from different inputs (correlation of input data: " in out
     assert "arises" not in out and "another order" not in out and "First" not in out
     assert "channel" not in out, "no layer is accused of lost channels"
     assert main(["compare", "0.bin", "1.bin", "--fail-on", "cause"]) == 1
     assert main(["compare", "0.bin", "0.bin", "--fail-on", "cause"]) == 0
     capsys.readouterr()
     assert main(["convert", "1.bin", "1.npz"]) == 0 and main(["compare", "0.bin", "1.npz"]) == 0
-    assert "from different inputs (correlation of data: " in capsys.readouterr().out
+    assert "from different inputs (correlation of input data: " in capsys.readouterr().out
     assert main(["compare", "0.bin", "0.bin"]) == 0
     assert "Sample and benchmark are the same file: 0.bin." in capsys.readouterr().out.splitlines()
 

@@ -95,13 +95,15 @@ def test_check_answers_of_another_tools_dump(tmp_path: Path, capsys: pytest.Capt
     assert main(["check", path, "--json", f"{tmp_path}/x.json", "--junit", f"{tmp_path}/x.xml"]) == 1
     said = capsys.readouterr().out
     assert said.startswith("First Inf produced from finite inputs: 1.out (op).\n")
-    assert "Operators checked for NaN and Inf: 2, produced from finite inputs: 1." in said
+    assert "Operators checked for NaN and Inf: 2, with NaN or Inf from finite inputs: 1." in said
     [run] = checked(tmp_path / "x.json")["runs"]
     assert run["findings"][0]["layer"] == "1.out" and run["finiteness"]["looked_at"] == 2
     assert 'failures="1"' in (tmp_path / "x.xml").read_text()
     save_dump(dump_of(([INF], [2.0])), path)
     assert main(["check", path]) == 0
-    assert capsys.readouterr().out.startswith("Inf enters at 0.in (op); no dumped operator produced it.")
+    assert capsys.readouterr().out.startswith(
+        "Inf first appears in an input of 0.in (op); no dumped operator produced this input."
+    )
     save_dump({"y": np.ones(2)}, path)
     assert main(["check", path]) == 2
     assert "no operator has values or statistics" in capsys.readouterr().err

@@ -60,7 +60,7 @@ def test_verdict_names_the_layers_and_every_one_not_compared(comparison):
     for line in (
         "Compared: 3 of 5 layers; 1 not comparable; 1 missing from the sample; 1 only in sample.",
         "Largest error: 7.odd (CONV_2D), COS nan, RMSE nan.",
-        "Exceeding COS < 0.99 or RMSE > 0.1: 2 of 3, the first is 6.bad (CONV_2D), COS 1.000000, RMSE 0.500000.",
+        "Layers with COS < 0.99 or RMSE > 0.1: 2 of 3; the first is 6.bad (CONV_2D), COS 1.000000, RMSE 0.500000.",
         "RMSE rises most, in file order, at:",
         "  7.odd (CONV_2D), to inf",
         "  7.odd (CONV_2D): NaN: 1 in sample, 0 in benchmark; Inf: 1 in sample, 0 in benchmark",

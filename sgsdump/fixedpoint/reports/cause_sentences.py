@@ -39,7 +39,10 @@ def further_lines(sources: Sequence[Finding]) -> Iterator[str]:
     first, *others = sources
     yield from _contributions(first)
     if "together" in first.figures and others:
-        yield f"Raised together with it: {listed([each.facts['input'] for each in others], len(others))}."
+        yield (
+            f"Tensors raised together with {first.facts['input']}: "
+            f"{listed([each.facts['input'] for each in others], len(others))}."
+        )
     elif others:
         yield f"Further causes: {'; '.join(map(_short_cause, others[: MOST_CAUSES - 1]))}."
 
@@ -50,8 +53,8 @@ def _contributions(finding: Finding) -> Iterator[str]:
     if "input_brings" not in figures or finding.facts["reason"] == "clipped":
         return
     yield (
-        f"Contributions (float approximation): its 8-bit input {percent(figures['input_brings'])}, its 8-bit weights "
-        f"{percent(figures['weights_bring'])} of the error."
+        f"Contributions to the output error (float approximation): 8-bit input {percent(figures['input_brings'])}, "
+        f"8-bit weights {percent(figures['weights_bring'])}."
     )
     scale = "one scale"
     if finding.facts.get("scale") == "one at every level":
@@ -61,7 +64,10 @@ def _contributions(finding: Finding) -> Iterator[str]:
             index, count, reach, others = (
                 figures[name] for name in (kind, f"{kind}s", f"{kind}_reaches", f"{kind}_others")
             )
-            yield f"{where} {index:.0f} of {count:.0f} reaches {reach:.3g}; half of the others at most {others:.3g}."
+            yield (
+                f"{where} {index:.0f} of {count:.0f} reaches {reach:.3g}; half of the other channels reach at most "
+                f"{others:.3g}."
+            )
 
 
 def int16_is_not_enough(limits: Thresholds, always_8: Sequence[str] = (), look: bool = True) -> str:
@@ -96,7 +102,7 @@ def output_text(finding: Finding, labels: Mapping[str, str] = _NONE) -> str:
         )
     if reason == "hardly moved":
         return (
-            f"{text} (these images barely affect this output: its values vary by {figures['seen']:.3g} of a range of "
+            f"{text} (the given images barely affect this output: its values span {figures['seen']:.3g} of a range of "
             f"{figures['reaches']:.3g}; largest error {figures['largest_error']:.3g})"
         )
     if reason == "drowned":
@@ -112,8 +118,11 @@ def layers_text(finding: Finding, limits: Thresholds, inner: int) -> str:
     past, count = (int(finding.figures[name]) for name in ("past", "of"))
     reason, exceed = finding.facts["reason"], "exceeds" if past == 1 else "exceed"
     if reason == "not reached" and inner:
-        which = "internal layer exceeds" if inner == 1 else "internal layers exceed"
-        return f"{inner} of {count} layers: {which} the limits ({limits}), but the outputs are unaffected."
+        which = "exceeds" if inner == 1 else "exceed"
+        return (
+            f"{counted(inner, 'internal layer')} (of {count} layers) {which} the limits ({limits}); the outputs are "
+            f"unaffected."
+        )
     bad = f"{past} of {counted(count, 'layer')} {exceed} the limits ({limits})"
     after = int(finding.figures["after"]) if reason == "cause" else 0
     if not after:
@@ -126,8 +135,8 @@ def _short_cause(finding: Finding) -> str:
     figures = finding.figures
     if finding.facts["reason"] == "picture":
         return f"{finding.layer} ({finding.op_type}), which reads the image, {percent(figures['brings'])}"
-    back = f"removes {percent(figures['gives_back'])}, " if figures["gives_back"] > 0 else ""
+    back = f"INT16 removes {percent(figures['gives_back'])}, " if figures["gives_back"] > 0 else ""
     return (
-        f"tensor {finding.facts['input']}, input of {finding.layer} ({finding.op_type}), alone {back}causes "
-        f"{percent(figures['brings'])}"
+        f"tensor {finding.facts['input']}, input of {finding.layer} ({finding.op_type}): {back}INT8 causes "
+        f"{percent(figures['brings'])} of the error"
     )

@@ -298,7 +298,7 @@ def _on_unseen(diagnosis: Diagnosis) -> Iterator[str]:
     change = f"{before.expected:.3g}"
     if kind == PLAN:
         what = "with the recommendation" if diagnosis.advises_change else "with wider INT16 ranges"
-        change += f" unchanged → {found.expected:.3g} {what}"
+        change += f" for the unchanged model → {found.expected:.3g} {what}"
     yield f"Expected output error on new images: {change} ({unseen_text(found, unseen.folds)})."
     if unseen.folds and diagnosis.good and not diagnosis.holds:
         yield "On held-out images an output exceeds the limits; on the calibration images no output does."
@@ -307,7 +307,7 @@ def _on_unseen(diagnosis: Diagnosis) -> Iterator[str]:
 def _on_metric(diagnosis: Diagnosis) -> Iterator[str]:
     """Yield a pointer to --metric if an output is bad: bad is a distance, not an accuracy."""
     if diagnosis.worths is None and diagnosis.outputs.outputs and not diagnosis.good:
-        yield "Bad means that COS or RMSE exceeds a limit. Use --metric to measure the loss of accuracy."
+        yield "A bad output has a COS or RMSE outside its limit. To measure the loss of accuracy, add --metric."
 
 
 def _on_outputs(diagnosis: Diagnosis) -> Iterator[str]:
@@ -338,7 +338,7 @@ def _where(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
             with_plan = ", together with the plan" if diagnosis.advice.promise else ""
             yield (
                 f"The weights have one scale per tensor. One scale per output channel changes the output error "
-                f"{of:.3g} → {after:.3g}{with_plan}."
+                f"from {of:.3g} to {after:.3g}{with_plan}."
             )
     if diagnosis.good and found:
         text = cause_text(found[0])
@@ -349,7 +349,7 @@ def _where(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
     row = comparison.jumps[0]
     if diagnosis.advice is not None:
         yield (
-            "INT8 convolutions are not the cause: INT16 for all of them removes less than a fifth of the error. "
+            "INT8 convolutions are not the cause: INT16 for all convolutions removes less than a fifth of the error. "
             f"RMSE rises most at {row.name} ({row.op_type}), to {row.rmse:.3g}."
         )
     else:
@@ -391,7 +391,9 @@ def _on_integers(diagnosis: Diagnosis) -> Iterator[str]:
     if text := share_text(share):
         yield f"{'Judged' if share.weights is not None and share.convolutions else 'Not judged'}: {text}."
     if share.convolutions:
-        by = [f"{who}: {listed(list(names), MOST_NAMED)}" for who, names in diagnosis.raised_by.items() if names]
+        by = [
+            f"raised by {who}: {listed(list(names), MOST_NAMED)}" for who, names in diagnosis.raised_by.items() if names
+        ]
         who = f" ({'; '.join(by)})" if by else ""
         yield f"INT16 convolutions: {share.wide} of {share.convolutions}{who}."
     for reason in dict.fromkeys(diagnosis.left_out.values()):
@@ -410,16 +412,16 @@ def steps(diagnosis: Diagnosis) -> Iterator[Step]:
     elif worse := diagnosis.worse_unseen:
         outputs = [diagnosis.labels.get(name, name) for name in worse]
         yield Step(
-            f"INT16 is not recommended: the plan that helps on these images makes {listed(outputs, MOST_NAMED)} worse "
-            f"on held-out images."
+            f"INT16 is not recommended: the plan that helps on the given images makes {listed(outputs, MOST_NAMED)} "
+            f"worse on held-out images."
         )
     if diagnosis.root is not None:
         yield from _root_steps(diagnosis, diagnosis.root)
         return
     if diagnosis.good and not diagnosis.holds:
         yield Step(
-            "Calibrate on more images (-i): on held-out images an output exceeds the limits. If it still does, find "
-            "the convolutions to raise.",
+            "Calibrate on more images (-i): on held-out images an output exceeds the limits. If an output still "
+            "exceeds the limits, find the convolutions to raise.",
             TUNE,
         )
         return
@@ -438,14 +440,14 @@ def steps(diagnosis: Diagnosis) -> Iterator[Step]:
     for finding in advice.causes:
         if finding.facts["reason"] == "clipped":
             yield Step(
-                f"Calibrate the range of {finding.facts['input']} again, on images like these: its values exceed the "
+                f"Calibrate again, on images like the given images: the values of {finding.facts['input']} exceed its "
                 f"range, and INT16 does not help."
             )
     still = [name for name, figures in diagnosis.outputs.outputs.items() if figures.hardly_moved]
     if still:
         yield Step(
-            f"Use images that contain what the model detects, prepared as in training (-n): these images barely affect "
-            f"{listed([diagnosis.labels.get(name, name) for name in still], MOST_NAMED)}."
+            f"Use images that contain what the model detects, prepared as in training (-n): the given images barely "
+            f"affect {listed([diagnosis.labels.get(name, name) for name in still], MOST_NAMED)}."
         )
     for softmax in diagnosis.misread:
         yield Step(f"{remedy_text(softmax).capitalize()}.")
@@ -466,8 +468,8 @@ def unseen_step(diagnosis: Diagnosis, preprocessed: bool) -> Iterator[Step]:
         return
     assumed = "" if preprocessed else " No preprocess file was given (-n); the preprocessing was assumed."
     yield Step(
-        "The fixed model agrees with the float model on these images. If the device still fails, check mean, std, "
-        "colour order and post-processing. Without labels (--metric) sgsdump cannot check them "
+        "The fixed model agrees with the float model on the given images. If the device still fails, check mean, std, "
+        "colour order and post-processing. Without labels (--metric) sgsdump cannot check these settings "
         f"(docs/troubleshooting.md).{assumed}"
     )
 
@@ -495,8 +497,9 @@ def _promise(diagnosis: Diagnosis, advice: MeasuredAdvice) -> Iterator[Step]:
     if promise is not None:
         more = "more " if advice.measured.raised else ""
         yield Step(
-            f"Copy these lines into input_config.ini and calibrate again: {counted(len(advice.new), f'{more}input')} "
-            f"of convolutions at INT16. {_promised(diagnosis, advice, promise)} {_costs(advice, promise)}",
+            f"Copy these lines into input_config.ini and calibrate again. They raise "
+            f"{counted(len(advice.new), f'{more}convolution input')} "
+            f"to INT16. {_promised(diagnosis, advice, promise)} {_costs(advice, promise)}",
             conv_config(advice.config_names),
         )
         for word, others in advice.beside.items():
@@ -509,13 +512,14 @@ def _promise(diagnosis: Diagnosis, advice: MeasuredAdvice) -> Iterator[Step]:
         yield Step(int16_is_not_enough(limits, always_8, look))
     elif advice.all_16 is not None:
         yield Step(
-            f"INT16 for every convolution is within the limits ({advice.all_16.error:.3g}). Find the smallest set.",
+            f"With all convolutions at INT16, the outputs are within the limits (output error "
+            f"{advice.all_16.error:.3g}). Find the smallest set of INT16 convolutions.",
             TUNE,
         )
     have = {entry.convolution.domain for entry in advice.advice if entry.convolution.input in advice.names}
     rest = [e.convolution.shown_input for e in advice.advice if e.verdict == MAYBE and e.convolution.domain not in have]
     if rest:
-        after = "Next candidates after that" if promise is not None else "Best candidates"
+        after = "Next candidates for INT16" if promise is not None else "Best candidates for INT16"
         yield Step(f"{after}: {listed(list(dict.fromkeys(rest)), MOST_NAMED)}.")
 
 
@@ -545,7 +549,10 @@ def _costs(advice: MeasuredAdvice, promise: Promise) -> str:
         return f"{text}."
     new = sum(name not in advice.measured.raised for name in smaller.names)
     which = "only the most certain input" if new == 1 else f"only the {new} most certain inputs"
-    return f"{text}. With {which} they take {percent(smaller.rate)}, and the output error is {smaller.error:.3g}."
+    return (
+        f"{text}. With {which} at INT16, the weights take {percent(smaller.rate)} and the output error is "
+        f"{smaller.error:.3g}."
+    )
 
 
 def _past(outputs: PlanOutputs, limits: Thresholds) -> str:

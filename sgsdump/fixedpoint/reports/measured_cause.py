@@ -21,7 +21,7 @@ def cause_text(finding: Finding, images: int = 0) -> str:
     if finding.kind == "spread":
         return (
             f"the error is spread over {counted(len(finding.names), 'convolution')}. {on}: raising all their inputs to "
-            f"INT16 removes {percent(finding.figures['gives_back'])} of the error, raising any one removes "
+            f"INT16 removes {percent(finding.figures['gives_back'])} of the error, raising any single input removes "
             f"less than a fifth"
         )
     if finding.kind == "part":
@@ -40,7 +40,7 @@ def cause_text(finding: Finding, images: int = 0) -> str:
             return "not INT8: no plan of INT16 convolutions reduces the error"
         return (
             f"not INT8. Measured: with all convolutions at INT16, the output error (relative squared) only changes "
-            f"{figures['error']:.3g} → {figures['left']:.3g}"
+            f"from {figures['error']:.3g} to {figures['left']:.3g}"
         )
     if reason == "rules":
         return (
@@ -66,8 +66,8 @@ def cause_text(finding: Finding, images: int = 0) -> str:
         )
     if reason == "clipped":
         return (
-            f"the range of tensor {finding.facts['input']}, input of {_operator(finding)}, does not contain its "
-            f"values. {on}: a range that fits removes {percent(finding.figures['gives_back'])} of the error"
+            f"the calibration range of tensor {finding.facts['input']}, input of {_operator(finding)}, is too narrow "
+            f"for its values. {on}: a range that fits removes {percent(finding.figures['gives_back'])} of the error"
         )
     if is_of_weights(finding):
         return (
@@ -108,26 +108,32 @@ def _part_text(finding: Finding, on: str) -> str:
         )
     if reason == "clipped":
         return (
-            f"the largest part of the error comes from the range of {finding.facts['input']}, input of "
-            f"{_operator(finding)}, which does not contain its values"
+            f"the largest part of the error comes from the calibration range of {finding.facts['input']}, input of "
+            f"{_operator(finding)}, which is too narrow for its values"
         )
     what = f"tensor {finding.facts['input']}, input of {_operator(finding)}"
     if is_of_weights(finding):
         what = f"the weights of {_operator(finding)}, which have the bit width of its input {finding.facts['input']}"
-    return f"the largest part of the error comes from {what}. {on}: raising to INT16 removes {_removed(finding)}"
+    return (
+        f"the largest part of the error comes from {what}. {on}: raising this input to INT16 removes "
+        f"{_removed(finding)}"
+    )
 
 
 def _of_quantised(finding: Finding, on: str) -> str:
     """Return the text on a tensor or weight of a model that another tool quantised."""
     figures, weight = finding.figures, finding.facts["reason"] == "weight"
-    what = f"{'weight' if weight else 'tensor'} {finding.layer}"
+    kind = "weight" if weight else "tensor"
+    what = f"{kind} {finding.layer}"
     if "bias" in finding.facts:
         what += f" with its bias {finding.facts['bias']}"
     if "factor" in figures:
         what += f" (wrong scale: its dequantised values are {figures['factor']:.3g} times its float values)"
-    text = f"{what}. {on}: quantising only this {'weight' if weight else 'tensor'} causes {percent(figures['brings'])}"
+    text = f"{what}. {on}: quantising only this {kind} causes {percent(figures['brings'])}"
     if "gives_back" in figures:
-        return f"{text} of the error; keeping only it in float removes {percent(max(figures['gives_back'], 0.0))}"
+        return (
+            f"{text} of the error; keeping only this {kind} in float removes {percent(max(figures['gives_back'], 0.0))}"
+        )
     return f"{text} of the error"
 
 
@@ -137,7 +143,7 @@ def _of_kernels(finding: Finding, on: str) -> str:
     how = (
         "8-bit products saturate in 16 bits, as on processors without VNNI"
         if finding.facts["kernels"] == "saturating"
-        else "fused operators compute other values"
+        else "fused operators compute different values"
     )
     return (
         f"the kernels of onnxruntime on this processor: {how}. {on}: output error {figures['as_run']:.3g}, but "

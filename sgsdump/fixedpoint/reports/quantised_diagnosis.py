@@ -170,13 +170,13 @@ def details(diagnosis: QuantisedDiagnosis) -> Iterator[str]:
     if pair.unlinked:
         yield (
             f"Not judged: {counted(len(pair.unlinked), 'weight')} without a float original "
-            f"({listed(list(pair.unlinked), MOST_NAMED)}), for example because the quantiser folded it. Use the float "
-            f"model that was quantised."
+            f"({listed(list(pair.unlinked), MOST_NAMED)}), for example because the quantiser folded them. Use the "
+            f"float model that was quantised."
         )
     if diagnosis.left_out:
-        yield f"Not measured alone, because of their type: {listed(list(diagnosis.left_out), MOST_NAMED)}."
+        yield f"Contribution not measured, because of the tensor type: {listed(list(diagnosis.left_out), MOST_NAMED)}."
     if diagnosis.not_run:
-        yield f"Not judged: the file with the default kernels of onnxruntime: {diagnosis.not_run}."
+        yield f"Not judged: the model file as run by onnxruntime with default kernels: {diagnosis.not_run}."
 
 
 def _kernel_steps(kernels: KernelLoss, quantiser: str) -> Iterator[Step]:

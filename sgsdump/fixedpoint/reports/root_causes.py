@@ -71,7 +71,7 @@ def _weights(finding: Finding) -> str:
     if "row" in figures:
         row = (
             f" Output channel {figures['row']:.0f} of {figures['rows']:.0f} reaches {figures['row_reaches']:.3g}, half "
-            f"of the others at most {figures['row_others']:.3g}."
+            f"of the other channels reach at most {figures['row_others']:.3g}."
         )
     return f"{whose} have 8 bits and one scale per tensor.{row} With one scale per output channel, {_errors(figures)}"
 
@@ -83,20 +83,21 @@ def _odd(finding: Finding) -> str:
     text = (
         f"calibration {'image' if len(names) == 1 else 'images'} {listed(list(names), MOST_NAMED)} {has} values "
         f"{figures['times']:.1f} times as large as those of the other images. Without "
-        f"{'it' if len(names) == 1 else 'them'}, "
-        f"{_errors(figures)} on the {counted(others, 'other image')}"
+        f"{'it' if len(names) == 1 else 'them'}, {_errors(figures)} on the {counted(others, 'other image')}"
     )
     if figures["wide_after"] < figures["wide"]:
-        text += f". The number of convolutions at INT16 changes {figures['wide']:.0f} → {figures['wide_after']:.0f}"
+        text += (
+            f". The number of convolutions at INT16 changes from {figures['wide']:.0f} to {figures['wide_after']:.0f}"
+        )
     return text
 
 
 def _unlike(finding: Finding) -> str:
     figures = finding.figures
     return (
-        f"the calibration images differ from these images: {percent(figures['outside'])} of the values of "
-        f"{figures['layers']:.0f} of {figures['of']:.0f} layers are outside the calibration ranges. Calibrated on "
-        f"images like these, {_errors(figures)}"
+        f"the calibration images differ from the given images: {percent(figures['outside'])} of the values of "
+        f"{figures['layers']:.0f} of {figures['of']:.0f} layers are outside the calibration ranges. With a calibration "
+        f"on the given images, {_errors(figures)}"
     )
 
 
@@ -106,8 +107,8 @@ def _wide(finding: Finding) -> str:
         return f"the calibration range of {_ranged(finding)}. With a range that fits, {_errors(figures)}"
     return (
         f"the calibration ranges of {figures['layers']:.0f} of {figures['of']:.0f} layers are {figures['times']:.1f} "
-        f"times as wide as these images need, first {finding.facts['input']}. Calibrated on images like these, "
-        f"{_errors(figures)}"
+        f"times as wide as the given images need, first {finding.facts['input']}. With a calibration on the given "
+        f"images, {_errors(figures)}"
     )
 
 
@@ -123,7 +124,7 @@ def _clipped(finding: Finding) -> str:
 def _ranged(finding: Finding) -> str:
     figures = finding.figures
     return (
-        f"{finding.facts['input']} is {figures['low']:.3g} to {figures['high']:.3g}; these images need "
+        f"{finding.facts['input']} is {figures['low']:.3g} to {figures['high']:.3g}; the given images need "
         f"{figures['needed_low']:.3g} to {figures['needed_high']:.3g}"
     )
 
@@ -153,7 +154,7 @@ def _normalisation(finding: Finding) -> str:
     if finding.facts["by"] == "preprocess":
         return (
             f"the preprocess file and input_config.ini normalise the input {finding.facts['input']} differently, so "
-            f"the fixed model gets another image than the float model. Preprocess file: {done}; input_config.ini: "
+            f"the fixed model gets a different image than the float model. Preprocess file: {done}; input_config.ini: "
             f"{told}"
         )
     if finding.facts["by"] == "fixed":
@@ -162,8 +163,8 @@ def _normalisation(finding: Finding) -> str:
         )
     return (
         f"the calibration images were normalised differently. The calibration range of input "
-        f"{finding.facts['input']} corresponds to {done}; input_config.ini says {told}. Calibrated with the latter, "
-        f"{_errors(figures)}"
+        f"{finding.facts['input']} corresponds to {done}; input_config.ini says {told}. With the values of "
+        f"input_config.ini, {_errors(figures)}"
     )
 
 
@@ -171,24 +172,24 @@ def _order(finding: Finding) -> str:
     figures = finding.figures
     if finding.facts["by"] == "preprocess":
         return (
-            f"the colour order of input {finding.facts['input']}: the preprocess file produces "
-            f"{finding.facts['order']}, input_config.ini the opposite order. The images of the float model and of the "
+            f"the colour order of input {finding.facts['input']} is {finding.facts['order']} in the preprocess file, "
+            f"but reversed in input_config.ini. The images of the float model and of the "
             f"fixed model differ by up to {figures['levels']:.3g} grey levels"
         )
     if finding.facts["by"] == "fixed":
         return (
-            f"the colour order of input {finding.facts['input']}: the fixed model has {finding.facts['order']}, "
-            f"input_config.ini the opposite order"
+            f"the colour order of input {finding.facts['input']} is {finding.facts['order']} in the fixed model, but "
+            f"reversed in input_config.ini"
         )
     return (
-        f"the colour order of the calibration images was the opposite (RGB and BGR): with swapped channels of input "
-        f"{finding.facts['input']}, these images fill the calibration ranges. Calibrated with the order of "
+        f"the calibration images had the opposite colour order (RGB or BGR): only with swapped channels of input "
+        f"{finding.facts['input']} do the given images fit the calibration ranges. With a calibration in the order of "
         f"input_config.ini, {_errors(figures)}"
     )
 
 
 def _errors(figures: Mapping[str, float]) -> str:
-    return f"the output error changes {figures['error']:.3g} → {figures['error_after']:.3g}"
+    return f"the output error changes from {figures['error']:.3g} to {figures['error_after']:.3g}"
 
 
 def _normalised(figures: Mapping[str, float], word: str) -> str:
@@ -207,7 +208,7 @@ def _joined(values: list[float]) -> str:
 def _still(finding: Finding) -> str:
     figures = finding.figures
     return (
-        f"these images barely affect output {finding.layer}: its values vary by {figures['seen']:.3g} of a range of "
+        f"the given images barely affect output {finding.layer}: its values span {figures['seen']:.3g} of a range of "
         f"{figures['reaches']:.3g}, and its largest error is {figures['largest_error']:.3g}. Relative errors are not "
         f"meaningful for this output"
     )
@@ -222,7 +223,7 @@ def _untrained(finding: Finding) -> str:
     if not images:
         return text
     told, done = (_normalised(figures, word) for word in ("told", "done"))
-    return f"{text}. The images use {told}; with {done}, they are {_far(figures, '_after')}"
+    return f"{text}. The images are normalised with {told}; with {done}, the means are {_far(figures, '_after')}"
 
 
 def _far(figures: Mapping[str, float], word: str) -> str:
@@ -256,12 +257,12 @@ def _to_train(finding: Finding) -> str:
     if not finding.facts["input"]:
         return (
             "prepare the inputs as in training (values from 0 to 1 or from 0 to 255, mean and std), then diagnose "
-            "again; all other results here apply to these inputs only"
+            "again; until then, all results apply to the given inputs only"
         )
     done = _normalised(finding.figures, "done")
     return (
-        f"look up how images were prepared in training. If that was {done}, write it into input_config.ini and the "
-        f"preprocess file, then diagnose again; all other results here apply to these images only"
+        f"find out how the training images were normalised. If with {done}, write these values into input_config.ini "
+        f"and the preprocess file, then diagnose again; until then, all results apply to the given images only"
     )
 
 
@@ -273,7 +274,9 @@ def _to_order(finding: Finding) -> str:
             f"input_config.ini; if not, swap the channels in the preprocess file. Then calibrate again"
         )
     if by == "fixed":
-        return f"if the model was trained on {order}, write {order} into input_config.ini; if not, convert it again"
+        return (
+            f"if the model was trained on {order}, write {order} into input_config.ini; if not, convert the model again"
+        )
     return "calibrate again with the correct input_config.ini"
 
 
@@ -283,9 +286,11 @@ _REMEDIES = {
     ),
     WEIGHTS: lambda finding: f"use {A_SCALE_PER_CHANNEL}",
     ODD: lambda finding: f"remove {listed(list(finding.names), MOST_NAMED)} from the calibration images",
-    UNLIKE: lambda finding: "calibrate on images like these",
-    WIDE: lambda finding: "calibrate again on images like these, without images that differ from them",
-    CLIPPED: lambda finding: f"calibrate the range of {finding.facts['input']} again, on images like these",
+    UNLIKE: lambda finding: "calibrate on images like the given images",
+    WIDE: lambda finding: "calibrate again on images like the given images, without other images",
+    CLIPPED: lambda finding: (
+        f"calibrate again, on images like the given images, to widen the range of {finding.facts['input']}"
+    ),
     FLAT: lambda finding: "calibrate on bright and dark images, as the camera will deliver them",
     OPERATOR: lambda finding: (
         f"rewrite the model so that {finding.facts['input']} stays within the range of its neighbours: remove a "

@@ -32,5 +32,5 @@ def unseen_findings(unseen: Unseen, limits: Thresholds) -> Iterator[Finding]:
 def unseen_text(found: Expected, folds: int) -> str:
     """Return the error of the median and the worst image, and how the images were held out."""
     images = counted(found.images, "image")
-    how = f", held out in {folds} folds" if folds else " that nothing was calibrated on"
+    how = f", held out in {folds} folds" if folds else " not used for calibration"
     return f"median image {found.median:.3g}, worst image {found.worst:.3g}; {images}{how}"

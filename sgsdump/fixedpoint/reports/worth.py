@@ -31,7 +31,9 @@ def worth_lines(worths: Worths, plan: str = ADVISED) -> Iterator[str]:
     ways = "; ".join(f"{called[kind]} {worth.error:.3g} ({judged[kind].error:.3g})" for kind, worth in held.items())
     yield f"Squared error on {count_there} held out (in brackets: on the {count} used for judging): {ways}."
     if judged[AS_IT_IS].good and not worths.holds:
-        yield "Unchanged, an output exceeds the limits on the held-out images, but not on the images used for judging."
+        yield (
+            "An output of the unchanged model exceeds the limits on the held-out images, but not on the judging images."
+        )
 
 
 def not_recommended(worths: Worths) -> str:
@@ -41,9 +43,9 @@ def not_recommended(worths: Worths) -> str:
     what = listed(worths.names, MOST_NAMED) if worths.names else "the recommended inputs"
     before, after = (_part(side) for side in (worths.judged, worths.held))
     return (
-        f"Not recommended: {what} at INT16. On {counted(worths.pictures[1], 'image')} held out, {after} of the squared "
-        f"error remains; on the images that the plan was chosen on, {before}. Judge on more images (--evaluate), and "
-        f"calibrate on images more like these (-i)."
+        f"Not recommended: {what} at INT16. On {counted(worths.pictures[1], 'held-out image')}, {after} of the squared "
+        f"error remains; on the images used to choose the plan, {before}. Judge on more images (--evaluate), and "
+        f"calibrate on images like the held-out images (-i)."
     )
 
 

@@ -75,7 +75,7 @@ def test_a_kernel_that_computes_something_else_is_named_in_one_run(dumped):
     tree = dumped("bfloat16", "wrong")
     status, said, _ = check(tree, "--json", "check.json", "--junit", "check.xml")
     assert status == 1
-    assert said.startswith("First operator outside its bound: 1_relu/output.0 (aten.relu), called at net.py:")
+    assert said.startswith("First operator outside its rounding bound: 1_relu/output.0 (aten.relu), called at net.py:")
     (run,) = checked(tree.parent / "check.json")["runs"]
     finding = run["findings"][0]
     assert (finding["kind"], finding["evidence"], finding["names"]) == ("outside", "measured", ["1_relu/output.0"])

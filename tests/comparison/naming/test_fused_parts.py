@@ -72,7 +72,7 @@ def test_the_parts_are_compared_on_the_axis_and_a_weight_on_its_own(sources, is_
     assert {row.paired for row in comparison} == {"part on axis 0", "part on axis 1", "whole, beside its parts"}
     of_k = [row for row in comparison if "part 2 of 3 of layers.1.qkv" in row.note]
     assert len(of_k) == 5 and {row.count for row in of_k} == {4, 8}
-    assert any(line.startswith("Paired: ") and "12 by part on axis 1" in line for line in lines_of(comparison))
+    assert any(line.startswith("Paired tensors: ") and "12 by part on axis 1" in line for line in lines_of(comparison))
 
 
 def test_the_part_that_is_wrong_is_named(sources):

@@ -92,7 +92,7 @@ def test_a_planted_weight_is_named_first(folder: Path, weight: str, capsys: pyte
     damage(folder / "int8.tflite", weight)
     assert diagnose("-m", "float.tflite", "--fixed", "int8.tflite") == 0
     said = capsys.readouterr().out
-    assert said.splitlines()[1].startswith(f"Cause: the parameter {weight} differs by ")
+    assert said.splitlines()[1].startswith(f"Cause: the parameter {weight} differs at ")
     assert said.splitlines()[2] == "Next: convert the model again; its weights are not those of the float model."
     assert f"Weights that differ from the rounded float weights: {weight} (5." in said
     finding = json.loads(Path("diagnosis/layers.json").read_text())["findings"][0]
@@ -131,7 +131,7 @@ def test_a_float_model_in_onnx(folder: Path, capsys: pytest.CaptureFixture) -> N
     damage(folder / "int8.tflite", "second/w")
     assert diagnose("-m", "float.onnx", "--fixed", "int8.tflite") == 0
     said = capsys.readouterr().out
-    assert said.splitlines()[1].startswith("Cause: the parameter second/w differs by ")
+    assert said.splitlines()[1].startswith("Cause: the parameter second/w differs at ")
     assert "first/w" not in said
 
 

@@ -162,7 +162,9 @@ def test_a_cause_is_told_apart_too(folder, capsys):
     _, lines, findings = diagnosed(capsys, "--max-rmse", "0.001")
     cause = next(finding for finding in findings if finding["kind"] == "cause")
     assert cause["facts"]["input"] == "h" and cause["figures"]["input_brings"] > 2 * cause["figures"]["weights_bring"]
-    assert any(line.startswith("Contributions (float approximation): its 8-bit input ") for line in lines)
+    assert any(
+        line.startswith("Contributions to the output error (float approximation): 8-bit input ") for line in lines
+    )
 
 
 def test_what_has_16_bits_already_is_no_cause(folder, capsys):
@@ -210,6 +212,8 @@ def test_explain_tells_them_apart_as_diagnose_does(folder, capsys, limit, kind):
     assert by_explain["figures"] == pytest.approx(by_diagnose["figures"], rel=0.05)
     if kind == "part":
         assert (
-            next(line for line in lines if line.startswith("Contributions (float approximation): its 8-bit input "))
+            next(
+                line for line in lines if line.startswith("Contributions to the output error (float approximation): 8-")
+            )
             in said
         )

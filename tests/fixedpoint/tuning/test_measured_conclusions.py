@@ -272,7 +272,7 @@ def test_nothing_is_advised_twice_or_where_it_is_so_already(folder, capsys):
     assert main([*line, "--quant-level", "L1", "-o", "e"]) == 0
     out = capsys.readouterr().out
     advised = set(input_config.read("e/input_config.ini").tensor_arrays)
-    helps = re.search(r"(?:Next candidates after that|Best candidates): (.*)\.", out)
+    helps = re.search(r"(?:Next|Best) candidates for INT16: (.*)\.", out)
     assert advised and not (helps and advised & set(helps[1].split(", ")))
 
 
@@ -285,8 +285,8 @@ def test_a_clipped_range_is_named_though_16_bits_do_not_help(folder, capsys):
     line = f"diagnose -m net.onnx -i pictures --ranges {path} --input-config d/input_config.ini -o e --quant-level L1"
     assert main(line.split()) == 0
     out = capsys.readouterr().out
-    assert "\nCause: the calibration range of r1 is 0 to 0.1; these images need 0 to " in out
-    assert "\nNext: calibrate the range of r1 again, on images like these." in out
+    assert "\nCause: the calibration range of r1 is 0 to 0.1; the given images need 0 to " in out
+    assert "\nNext: calibrate again, on images like the given images, to widen the range of r1." in out
 
 
 def test_a_network_that_stays_in_float_gets_no_clean_bill(folder, capsys):
@@ -438,7 +438,7 @@ def test_weights_of_one_scale_are_measured_with_one_for_each_channel_and_said_fi
     _, lines, document = diagnosed(loud_first_net(), capsys, "--quant-level", "L1")
     first = next(line for line in lines if not line.startswith(("assumed:", "warning:", "note:")))
     assert first.startswith("FAIL: output c2 ")
-    said = re.search(r"^Cause: the weights of c1 .* the output error changes ([\d.]+) → ([\d.]+)\.", lines[1])
+    said = re.search(r"^Cause: the weights of c1 .* the output error changes from ([\d.]+) to ([\d.]+)\.", lines[1])
     before, after = map(float, said.groups())
     cause = next(f for f in document["findings"] if f["kind"] == "cause")
     assert cause["facts"] == {"reason": "weights per tensor", "input": "c1"}
@@ -467,6 +467,6 @@ def test_pictures_that_hardly_move_a_probability_are_said_to(folder, capsys):
     output = document["findings"][0]
     assert output["facts"] == {"verdict": "bad", "reason": "hardly moved"}
     assert 0 < output["figures"]["seen"] < 0.05 and output["figures"]["reaches"] == 1
-    assert any("these images barely affect this output: its values vary by" in line for line in lines)
+    assert any("the given images barely affect this output: its values span" in line for line in lines)
     steps = [line for line in lines if line.startswith(("Use images that contain", "Use --quant", "INT16 alone"))]
     assert steps[0].startswith("Use images that contain what the model detects")

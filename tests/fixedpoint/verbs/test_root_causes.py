@@ -222,7 +222,7 @@ def test_ranges_of_dim_pictures_are_told_as_of_others(net):
     ranges = _ranges("dim")
     found = _diagnosed(ranges=ranges)
     assert _causes(found)[0][0] == "unlike pictures" and "are outside the calibration ranges" in found.verdict[1]
-    assert found.report.next_steps[0].text == "Calibrate on images like these."
+    assert found.report.next_steps[0].text == "Calibrate on images like the given images."
     assert not _causes(_diagnosed("L2", "dim", ranges=ranges)) or "grey levels" in found.verdict[1]
 
 
@@ -231,7 +231,7 @@ def test_one_clipped_range_is_told_with_what_is_needed(net):
     line = next(line for line in text.splitlines() if line.startswith("Name:r2,"))
     (net / "cut.txt").write_text(text.replace(line, "Name:r2, min: 0.0, max: 0.3;"))
     found = _diagnosed(ranges="cut.txt")
-    assert _causes(found)[0] == ("clipped", "r2") and "r2 is 0 to 0.3; these images need 0 to" in found.verdict[1]
+    assert _causes(found)[0] == ("clipped", "r2") and "r2 is 0 to 0.3; the given images need 0 to" in found.verdict[1]
 
 
 @pytest.mark.parametrize("other", [{"mean": 0}, {"std": 255}, {"std": 1}])

@@ -297,4 +297,4 @@ def test_figures_of_few_images_are_said_to_be_of_the_calibration(command, work, 
     given = ["-m", "net.onnx", "-i", "few", "--quant-level", "L2", "-o", "out", "--validate", "val"]
     assert main([command, *given]) == 0
     said = capsys.readouterr().out
-    assert OF_CALIBRATION not in said and "3 images that nothing was calibrated on)" in said
+    assert OF_CALIBRATION not in said and "3 images not used for calibration)" in said

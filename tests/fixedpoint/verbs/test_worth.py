@@ -120,7 +120,7 @@ def _findings(folder: Path) -> list[dict]:
 def test_a_plan_that_fails_on_pictures_held_out_is_not_advised(folder: Path, capsys: pytest.CaptureFixture) -> None:
     assert main([*DIAGNOSE, "--validate", "loader.py:loud"]) == 0
     said = capsys.readouterr().out
-    assert "Not recommended: ra at INT16. On 3 images held out" in said and "[CONV_CONFIG]" not in said
+    assert "Not recommended: ra at INT16. On 3 held-out images" in said and "[CONV_CONFIG]" not in said
     assert "tensor_arrays" not in (folder / "diagnosis" / "input_config.ini").read_text()
     (plan,) = (each for each in _findings(folder) if each["facts"].get("way") == "plan")
     assert plan["facts"] == {"way": "plan", "within": "yes", "held_within": "no", "recommended": "no"}
@@ -137,8 +137,8 @@ def test_pictures_to_judge_by_that_the_ranges_do_not_hold_are_the_cause(folder: 
     assert main([*DIAGNOSE, "--evaluate", "loader.py:loud"]) == 0
     said = capsys.readouterr().out
     assert (
-        "\nCause: the calibration images differ from these images" in said
-        and "\nNext: calibrate on images like these." in said
+        "\nCause: the calibration images differ from the given images" in said
+        and "\nNext: calibrate on images like the given images." in said
     )
     assert "judged on" in (folder / "diagnosis" / "report.html").read_text()
 
@@ -189,7 +189,7 @@ def test_the_first_plan_tells_the_metric_and_what_is_held_out(folder: Path, caps
 def test_a_first_plan_that_fails_on_pictures_held_out_is_not_recommended(folder, capsys, limit) -> None:
     assert main([*FIRST, "--validate", "loader.py:loud", *limit]) == bool(limit)
     said = capsys.readouterr().out
-    assert "\nwarning: Not recommended: ra at INT16. On 3 images held out" in said
+    assert "\nwarning: Not recommended: ra at INT16. On 3 held-out images" in said
     document = json.loads((folder / "out" / "rounds.json").read_text())
     assert document["thresholds_hold"] and not document["worth"]["recommended"]
     assert "Not recommended" in (folder / "out" / "report.html").read_text()

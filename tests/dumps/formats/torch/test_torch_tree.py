@@ -203,7 +203,7 @@ def test_the_cards_operators_are_compared_with_the_modules_by_mindies_mapping_fi
     files = [f"--name-map={folder / f'mindie_{side}_op_mapping.json'}" for side in ("torch", "rt")]
     assert main(["compare", str(tmp_path / "card.npz"), str(tmp_path / "cpu_7"), *files, "--max-rmse", "1e-6"]) == 0
     out = capsys.readouterr().out
-    assert {"Compared: 1 of 1 layer.", "Paired: 1 by MindIE map."} <= {*out.splitlines()}
+    assert {"Compared: 1 of 1 layer.", "Paired tensors: 1 by MindIE map."} <= {*out.splitlines()}
 
 
 def test_no_difference_is_none(tree: Path) -> None:
