@@ -61,7 +61,9 @@ def with_shapes(records: Sequence[Record], shapes: Sequence[tuple[str, tuple[int
     for pattern, shape in shapes:
         fitting = [record for record in selected(records, [pattern]) if id(record) in device]
         if not fitting:
-            raise ConfigError(f"no tensor that matches {pattern!r} is in a device layout; it has its original shape")
+            raise ConfigError(
+                f"no tensor that matches {pattern!r} is in a device layout, so no original shape can be set"
+            )
         changed |= {id(record): replace(record, tensor=with_original_shape(record.tensor, shape)) for record in fitting}
     return [changed.get(id(record), record) for record in records]
 
@@ -141,7 +143,9 @@ def save(
     refused = {id(record) for record in unwritable(records, target)}
     kept = [record for record in records if id(record) not in refused]
     if not kept:
-        raise ValuesError(f"nothing is written: {target.format} cannot hold any of these tensors. Try another --to")
+        raise ValuesError(
+            f"nothing is written: {target.format} cannot hold any of these tensors. Select another format with --to"
+        )
     left_out: list[tuple[str, str]] = []
     loaded = loading(record for record in kept if record.tensor.statistics is None)
     write(readable(each(progress, kept, "write", "tensor", len(kept)), left_out, loaded), path, target)

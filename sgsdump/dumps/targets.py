@@ -84,8 +84,8 @@ def by_ending(path: Path) -> str:
         )
     if path.suffix not in ENDINGS:
         raise ConfigError(
-            f"the ending of {path} names no format. Known: {', '.join(filter(None, ENDINGS))}, or none for a folder. "
-            f"Otherwise give --to (in Python, format=): {', '.join(OWN_ENDINGS)}"
+            f"the extension of {path} selects no format. Use {', '.join(filter(None, ENDINGS))}, or none for a folder; "
+            f"or select the format with --to (in Python, format=): {', '.join(OWN_ENDINGS)}"
         )
     return ENDINGS[path.suffix]
 

@@ -127,7 +127,7 @@ def _fill(file: IO[bytes], values: np.ndarray) -> None:
     while done < values.nbytes:
         count = file.readinto(values[done : done + (1 << 30)].data)  # type: ignore[attr-defined]
         if not count:
-            raise OSError("it became shorter")
+            raise OSError("the file became shorter")
         done += count
 
 
@@ -175,7 +175,7 @@ def moved_into(model: ModelProto, file: IO[bytes], name: str) -> ModelProto:
                 while remaining:
                     piece = outside.read(min(_PIECE, remaining))
                     if not piece:
-                        raise OSError("it became shorter")
+                        raise OSError("the file became shorter")
                     file.write(piece)
                     remaining -= len(piece)
         except OSError as error:

@@ -135,7 +135,7 @@ def test_a_file_that_is_cut_off_meanwhile_is_one_line(folder):
     opened = open_float_model("outside.onnx", None, InputConfig(()), outside=True)
     with open(folder / "beside.bin", "r+b") as file:
         file.truncate(100)
-    with pytest.raises(ModelError, match=r"cannot read the weight 'fc\.w' in .*beside\.bin: it became shorter"):
+    with pytest.raises(ModelError, match=r"cannot read the weight 'fc\.w' in .*beside\.bin: the file became shorter"):
         Graph(opened.proto).value("fc.w")
 
 

@@ -56,8 +56,8 @@ def split_fused(
         found = [each for each in found if any(part in tensors[1 - each[0]] for part in each[2])]
         if not found:
             raise ConfigError(
-                f"the name map splits {one.name}, but no module of this path is in one dump with its parts in the "
-                f"other ({listed(one.parts, 3)})"
+                f"the name map splits {one.name}, but no dump has a module of this path whose parts "
+                f"({listed(one.parts, 3)}) are in the other dump"
             )
         for side, path, parts in found:
             missing = [part for part in parts if part not in tensors[1 - side]]

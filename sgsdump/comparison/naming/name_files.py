@@ -110,7 +110,7 @@ def names_of_map(document: Any, path: Path) -> dict[str, str]:
             raise FormatError(f"{path}: {quoted(benchmark)} {what}; {FORM}")
         if sample in owners:
             raise FormatError(
-                f"{path}: the sample's {quoted(sample)} is mapped from {quoted(owners[sample])} and from "
+                f"{path}: two benchmark names map to {quoted(sample)} of the sample: {quoted(owners[sample])} and "
                 f"{quoted(benchmark)}"
             )
         owners[sample] = benchmark
@@ -150,7 +150,9 @@ def _of_csv(text: str, path: Path) -> dict[str, str]:
             )
         pair = dict(zip(order, row))
         if pair["benchmark"] in names:
-            raise FormatError(f"{path}:{number}: the benchmark's {quoted(pair['benchmark'])} occurs twice")
+            raise FormatError(
+                f"{path}:{number}: the benchmark name {quoted(pair['benchmark'])} is already in another row"
+            )
         names[pair["benchmark"]] = pair["sample"]
     return names
 
@@ -188,7 +190,7 @@ def rules_of(text: str, path: Path) -> tuple[Rule, ...]:
             continue
         pattern, arrow, replacement = line.rpartition(_ARROW)
         if not arrow:
-            raise FormatError(f"{path}:{number}: a rule is PATTERN -> REPLACEMENT")
+            raise FormatError(f"{path}:{number}: a rule must have the form PATTERN -> REPLACEMENT")
         try:
             rules.append(_rule(pattern.strip(), replacement.strip(), line.strip()))
         except ConfigError as error:

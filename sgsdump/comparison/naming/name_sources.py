@@ -90,5 +90,5 @@ def _add(names: dict[str, str], more: Mapping[str, str], path: Path) -> None:
     taken = set(names.values())
     for benchmark, sample in more.items():
         if names.get(benchmark, sample) != sample or (benchmark not in names and sample in taken):
-            raise ConfigError(f"{path}: {quoted(benchmark)} or {quoted(sample)} is in an earlier name map too")
+            raise ConfigError(f"{path}: {quoted(benchmark)} or {quoted(sample)} is already in an earlier name map")
         names[benchmark] = sample

@@ -158,7 +158,7 @@ def _links(op: Mapping[str, Any], originals: list[str], relation: str, path: Pat
         result = Output((name,), slot)
         if origin:
             if type(index) is not int or not 0 <= index < _MOST_OUTPUTS:
-                raise FormatError(f"{path}: {quoted(name)} has an origin output {str(index)[:20]}")
+                raise FormatError(f"{path}: {quoted(name)} has the invalid origin output {str(index)[:20]}")
             yield Link(result, Output((origin,), index), rule)
         elif originals and relation == "OneToOne":
             yield Link(result, Output((originals[0],), slot), rule)

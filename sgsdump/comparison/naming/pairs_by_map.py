@@ -148,7 +148,7 @@ def pairs_by_links(state: Unsettled, links: Sequence[Link], pipelines: tuple[boo
         first = links[0]
         raise ConfigError(
             f"the {first.rule} names no operator of the two dumps (its first entry pairs {first.sample} and "
-            f"{first.benchmark}): is it of another model?"
+            f"{first.benchmark}). Check that it belongs to this model"
         )
     state.reasons |= reasons
     state.take(pairs)
@@ -215,7 +215,7 @@ def pairs_by_names(state: Unsettled, names: Mapping[str, str]) -> None:
             side = "sample" if any(name in of_benchmark for name in names) else "benchmark"
             raise ConfigError(
                 f"the name map names no tensor of the {side}; it must map benchmark names to sample names "
-                f"(it begins with {next(iter(names.items()))}): is it of other models?"
+                f"(it begins with {next(iter(names.items()))}). Check that it belongs to these models"
             )
         names, how = other_way, "map (sample to benchmark)"
     for benchmark_name, sample_name in names.items():

@@ -292,7 +292,7 @@ def _built_in(spec: InputSpec, entry: ModelInput | None, normalised: bool, file:
         return array if normalised else _raw_text(array, entry, file)
     if entry is None:
         raise InputError(
-            f"unknown preprocessing of {file} for the input {spec.name!r}; give a preprocess file (-n), or an "
+            f"the preprocessing of {file} for the input {spec.name!r} is unknown; give a preprocess file (-n), or an "
             f"input_config.ini with the format, mean and std_value (--input-config)"
         )
     if not entry.is_picture:

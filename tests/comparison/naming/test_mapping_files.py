@@ -188,11 +188,11 @@ def test_a_name_map_is_json_yaml_or_csv(tmp_path: Path, text: str) -> None:
         ("a: !!python/object/apply:os.system [echo]\n", "must map to one name"),
         ("? [a]\n: b\nc: d", "not valid JSON"),
         ("a: " + "[" * 5000, "not valid YAML"),
-        ("a,b\na,c\n", "'a' occurs twice"),
+        ("a,b\na,c\n", "'a' is already in another row"),
         ("a,b,c\n", ":1: a row of a name map must have two names, not 3"),
         ("a,b\nc,\n", ":2: a row of a name map must have two names, not 1"),
         ('a,b\n"c,d\n', "not valid CSV"),
-        ("a: b\nc: b\n", "'b' is mapped from 'a' and from 'c'"),
+        ("a: b\nc: b\n", "map to 'b' of the sample: 'a' and 'c'"),
     ],
 )
 def test_other_yaml_and_csv_is_one_line(tmp_path: Path, text: str, said: str) -> None:

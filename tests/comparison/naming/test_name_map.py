@@ -28,7 +28,7 @@ def test_round_trip(tmp_path_factory, names):
         ('{"a": ["b"]}', "'a' must map to one name"),
         ('{"a": null}', "'a' must map to one name"),
         ('{"a": "b", "a": "c"}', "'a' occurs twice in one object"),
-        ('{"a": "x", "b": "x"}', "'x' is mapped from 'a' and from 'b'"),
+        ('{"a": "x", "b": "x"}', "map to 'x' of the sample: 'a' and 'b'"),
         ("[" * 100000, "not valid JSON"),
     ],
 )

@@ -206,7 +206,7 @@ def test_a_layer_mapping_is_for_msprobe(tmp_path: Path) -> None:
 
 
 def test_files_that_do_not_go_together(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="'x' or 'b' is in an earlier name map too"):
+    with pytest.raises(ConfigError, match="'x' or 'b' is already in an earlier name map"):
         read_name_sources(written(tmp_path, "x,a\n", "x,b\n"))
     with pytest.raises(ConfigError, match="'y' or 'a' is in an earlier"):
         read_name_sources(written(tmp_path, "x,a\n", "y,a\n"))
