@@ -120,7 +120,7 @@ def test_a_kernel_outside_its_bound_is_measured(narrow):
     (first, *_), _, said = blamed(dump(net(narrow), wrong="scale"), dump(net(torch.float32)))
     assert (first.kind, first.evidence, first.facts["how"]) == ("cause", "measured", OUTSIDE)
     assert first.facts["module"] == "scale"
-    assert "its own result is outside the rounding bound" in said
+    assert "its result in the sample is outside the rounding bound" in said
 
 
 @pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16], ids=str)

@@ -57,7 +57,7 @@ def test_the_number_that_decided(errors, limits, line):
 def test_equal_layers_with_a_cause_outside_them():
     causes = (Finding("between rounds", "aten.div", "aten.div", evidence="by value"),)
     comparison = replace(compared([0, 0]), causes=causes)
-    assert result_line(comparison.verdict()) == "DIFFERS: no layer differs, but a cause was found outside them."
+    assert result_line(comparison.verdict()) == "DIFFERS: no layer differs, but a cause was found outside the layers."
 
 
 def test_cos_and_a_limit_of_a_layer_of_its_own():

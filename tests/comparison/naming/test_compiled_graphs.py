@@ -113,7 +113,10 @@ def test_an_error_inside_a_graph_is_blamed_on_no_module(tmp_path, eager, capsys)
     tree = tree_of(tmp_path, "wrong", ALL, "torch.sigmoid")
     assert main(["compare", str(tree), str(eager), "--fail-on", "cause"]) == 1
     text = capsys.readouterr().out
-    assert "Cause: inside the compiled graph that computes 2_head/output.0" in text and "--inside eager" in text
+    assert (
+        "Cause: an operator inside the compiled graph that computes 2_head/output.0" in text
+        and "--inside eager" in text
+    )
 
 
 def test_a_compiled_function_around_the_network_is_not_comparable(tmp_path, eager, capsys):

@@ -320,7 +320,7 @@ class TestUntrueRuns:
             assert {name: names_of(found)[name] for name in ("o1", "o2")} == {"o1": "o1", "o2": "o2"}
             assert [row.name for row in found.past()] == ["o1", "o2"] and not found.suspects
             assert found.worst.name in ("o1", "o2") and found["o1"].verdict() == "fail"
-            assert "has the same values as o2" in found["o1"].note
+            assert "holds the values of o2" in found["o1"].note
 
     def test_a_dropped_relu(self):
         sdk = self.chain()
@@ -358,7 +358,7 @@ class TestUntrueRuns:
         moved = self.sample(sdk, a=sdk.values["a_xx"], a_xx=sdk.values["a"])
         found = sgsdump.compare(moved, caffe({"x": sdk.values["a_xx"]}), name_map={"x": "a_xx"})
         assert [(row.sample_name, row.paired) for row in found] == [("a_xx", "map")]
-        assert not found.suspects and "has the same values as a of the sample" in found["x"].note
+        assert not found.suspects and "holds the values of a of the sample" in found["x"].note
         assert not found.passes()
 
 
