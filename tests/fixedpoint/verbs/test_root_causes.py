@@ -283,7 +283,7 @@ def test_pictures_that_were_not_trained_with_are_told_though_no_file_says_otherw
     found = _diagnosed(config="other.ini")
     assert _causes(found)[0] == ("unlike training", "data")
     assert (
-        "The images are normalised with mean 0, std 1; with mean 123.675:116.28:103.53, std 58.395:57.12:57.375, the means are "
+        "images are normalised with mean 0, std 1; with mean 123.675:116.28:103.53, std 58.395:57.12:57.375, the "
         in found.verdict[1]
     )
 
