@@ -279,7 +279,7 @@ forward(5)
     done = sgsdump(
         "exec", "-config", config, "-er", "1,1", "--", "python", program(tmp_path / "code", main), cwd=tmp_path
     )
-    assert done.returncode == 0 and f"{config} replaces -er" in done.stderr
+    assert done.returncode == 0 and f"{config} overrides -er" in done.stderr
     names = {record.name for record in open_dump(trees(tmp_path)[0]).records}
     assert names == {"1_Softmax/0_softmax/input.0", "1_Softmax/0_softmax/output.0"}
 

@@ -125,7 +125,7 @@ def test_every_option(asked, field, value):
         (options(dump_step="9" * 5000 + "-1"), "is a descending range"),
         (options(dump_mode="input", part="1"), "--dump-mode and -stp both choose inputs or outputs; give one"),
         (options(dump_step="1", ranges="1,1"), "--dump-step and -er both choose steps; give one"),
-        (options(symlink=True, links="index"), "-symlink and --links index contradict; omit one"),
+        (options(symlink=True, links="index"), "-symlink and --links index contradict each other; omit one"),
         (options(description=True, types=["tensor", "stats"]), "-sd and --type stats both choose the content"),
         (options(description=True, dump_data="stats"), "-sd and --dump-data both choose the content"),
         (
@@ -166,10 +166,10 @@ def test_msits_configuration_replaces_its_four_options_and_no_others(tmp_path):
         (),
     )
     assert (control.mode, control.enabled) == ("input", True)
-    assert notes == (f"{tmp_path / 'config.json'} replaces -ids, -er, -child, -device",)
+    assert notes == (f"{tmp_path / 'config.json'} overrides -ids, -er, -child, -device",)
     assert configured(tmp_path, {"dump_enable": "true"})[1] == ()
     control, notes = configured(tmp_path, {"dump_enable": "true", "er": "2,2"}, options(dump_step="0"))
-    assert control.steps == Steps(((2, 2),)) and notes[0].endswith("replaces --dump-step")
+    assert control.steps == Steps(((2, 2),)) and notes[0].endswith("overrides --dump-step")
 
 
 def test_given_options_win_over_acl_json_whose_own_defaults_count(tmp_path):
