@@ -1,7 +1,7 @@
 """Plug-ins: tables of names and import targets that a package adds to the core. Targets are imported on first use.
 
-A plug-in is a record ``PLUGIN = Plugin(...)``. sgsdump's own plug-ins, ``OWN``, define it in their ``__init__.py``. An
-installed package names its record in the entry-point group ``sgsdump.plugins``::
+A plug-in is a record ``PLUGIN = Plugin(...)``. sgsdump's own plug-ins, ``OWN``, define this record in their
+``__init__.py``. An installed package names its record in the entry-point group ``sgsdump.plugins``::
 
     [project.entry-points."sgsdump.plugins"]
     toy = "sgsdump_toy:PLUGIN"
@@ -38,12 +38,10 @@ class Command(NamedTuple):
     Attributes
     ----------
     module : str
-        Module of the command. Its docstring is the help text. It defines ``add_arguments(parser)``, and ``run(args)``,
-        which returns the exit status.
-    help : str
-        One-line description of the command in ``sgsdump --help``.
-    group : str
-        Heading in ``sgsdump --help`` under which the command is listed. A new heading is placed last.
+        Module of the command. The docstring of the module is the help text. The module defines
+        ``add_arguments(parser)``, and ``run(args)``, which returns the exit status. help : str One-line description
+        of the command in ``sgsdump --help``. group : str Heading in ``sgsdump --help`` under which the command is
+        listed. A new heading is placed last.
     after : str or None
         Command that is listed before this command; "" for the first place in the group, None for the last place.
     """
@@ -192,7 +190,7 @@ def public_name(name: str) -> Any:
 
 
 def _is_module(name: str) -> bool:
-    """Return whether sgsdump has a module of this name: ``from sgsdump import NAME`` asks for an attribute first."""
+    """Return whether sgsdump has a module of this name, which ``from sgsdump import NAME`` tries after attributes."""
     from pathlib import Path
 
     place = Path(__file__).with_name(name)
@@ -210,7 +208,7 @@ def public_module(name: str) -> ModuleSpec | None:
 
 
 class _Alias:
-    """Loader that gives a module all names of another module, which is imported under its own name only."""
+    """Loader that makes a module an alias of another module, which is imported only under its own name."""
 
     def __init__(self, target: str):
         self._target = target
@@ -246,7 +244,7 @@ def _view(kind: str) -> str | None:
 
 
 def _any_is_named() -> bool:
-    """Return whether any installed package names the group: a hundred times faster than importlib.metadata."""
+    """Return whether an installed package has entry points in ``GROUP``; much faster than importlib.metadata."""
     return any(_names_group(place) for folder in sys.path for place in _metadata_in(folder or "."))
 
 

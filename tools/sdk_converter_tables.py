@@ -17,7 +17,7 @@ HEAD = """# Operators that the SDK converter refuses or changes
 
 Use this page to see whether SDK 1.1.5 accepts your model. `calibrate`, `diagnose` and `tune` check the model before
 they start and report refused operators, but continue, because a newer SDK may accept the model. With `--strict-sdk`,
-they stop with status 2 before anything is written.
+these commands stop with status 2 before they write anything.
 
 For every entry, a small model with the operator was run through the SDK's converter, calibrator and simulators.
 The column *stage* shows where the SDK fails:
@@ -37,22 +37,23 @@ CLEARER = {
     "a DepthToSpace with another order of pixels": "a DepthToSpace with a wrong order of pixels",
     "a Transpose with another order of axes": "a Transpose with a wrong order of axes",
     THRESHOLD: "a Threshold whose output is one step of the input's scale (nearly 0) instead of 1",
-    "a constant of several values, neither one per channel nor of the tensor's shape": "with a constant of several "
-    "values that has neither one value per channel nor the tensor's shape",
+    "a constant of several values, neither one per channel nor of the tensor's shape": (
+        "with a constant of several values that match neither the channels nor the shape of the tensor"
+    ),
     "of other than two tensors": "with one input, or with more than two inputs",
     "of other than two dimensions": "of tensors with one, three or more dimensions",
     "over other than two dimensions": "over one or three dimensions",
-    "by a constant of several numbers": "of a tensor by a constant of several numbers",
-    "of a constant of several numbers": "of a constant of several numbers by a tensor",
-    "of a constant number": "of a constant number by a tensor",
-    "of a constant per channel": "of one constant per channel from a tensor",
-    "from a constant number": "of a tensor from a constant number",
+    "by a constant of several numbers": "tensor divided by a constant with several values",
+    "of a constant of several numbers": "constant with several values divided by a tensor",
+    "of a constant number": "constant number divided by a tensor",
+    "of a constant per channel": "tensor minus one constant per channel",
+    "from a constant number": "constant number minus a tensor",
     "with alpha or beta": "with alpha or beta other than 1",
     "of a Transpose": "that reads a Transpose",
-    "over H and W of a Transpose": "over H and W, if it reads a Transpose",
+    "over H and W of a Transpose": "over H and W of the output of a Transpose",
     "in groups": "with groups",
     "with its limits as attributes (opset 9)": "with starts and ends as attributes (opset 9)",
-    "to negative rows or columns": "with a negative end of rows or columns",
+    "to negative rows or columns": "with a negative end index for rows or columns",
     "of an input, of several axes at once": "of a model input along several axes at once",
     "of several axes at once": "along several axes at once",
     "of another mode than the SDK supports": "with a mode that the SDK does not support",
@@ -118,13 +119,13 @@ def page() -> str:
             f"{unknown}.",
             "",
             *_table(head, refused),
-            f"The SDK is known to accept only these types, in at least one form: {', '.join(sorted(facts.TAKEN))}. "
-            "sgsdump reports all other types as refused.",
+            f"The SDK is known to accept only these operator types, each in at least one form: "
+            f"{', '.join(sorted(facts.TAKEN))}. sgsdump reports all other types as refused.",
             "",
             "Limits of names and opsets:",
             "",
-            f"- Tensor names have at most {facts.LONGEST_NAME} characters. One model with a name of 165 characters was "
-            "refused.",
+            f"- Tensor names may have at most {facts.LONGEST_NAME} characters. One model with a tensor name of 165 "
+            "characters was refused.",
             "- Above level L1, names must not contain a semicolon.",
             f"- The newest accepted opset is {facts.NEWEST_OPSET}.",
             "",

@@ -16,15 +16,15 @@ the target:
   folder of .npy files.
 
 what the target cannot hold:
-  The losses are listed first, one line per kind. With --strict, nothing is
+  Before writing, convert lists what is lost, one line per kind of loss. With --strict, nothing is
   written then. The exit status is 1 if tensors were left out, 2 on errors.
 
 layouts and types:
   --layout logical undoes the layouts of a device (NC1HWC0, FRACTAL_NZ, ...) if
   the original shape is in the dump or in --original-shape. NCHW, NHWC and HWCN
-  also transpose 4-D tensors. NC1HWC0, NDC1HWC0, FRACTAL_Z and FRACTAL_NZ make
-  the blocks of a device, padded with zeros. --dtype float32 dequantises
-  integers and converts short floats.
+  also transpose 4-D tensors. NC1HWC0, NDC1HWC0, FRACTAL_Z and FRACTAL_NZ write
+  the block layout of a device, padded with zeros.
+  integers, and converts narrower floats to float32.
 
 the SDK's model files (.sim, .img):
   float.sim becomes a float model; its tensors have the names of the SDK's
@@ -33,8 +33,8 @@ the SDK's model files (.sim, .img):
 
 a cluster (--scheduler):
   The workers of a Dask cluster (pip install 'sgsdump[cluster]') read the dump
-  and compute the values; this machine writes them. A cluster helps for text
-  and for layouts of a device.
+  and compute the values; this machine writes them. A cluster speeds up text
+  formats and device layouts.
 
 more examples:
   sgsdump convert atb_dump/ layers/ --layout logical --original-shape '*/output.0=3,10,20'
@@ -163,7 +163,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument(
         "--layout",
         choices=["logical", "NCHW", "NHWC", "HWCN", "NC1HWC0", "NDC1HWC0", "FRACTAL_Z", "FRACTAL_NZ"],
-        help="layout of the written tensors; logical undoes the layout of a device",
+        help="layout of the written tensors; logical converts device layouts to the logical layout",
     )
     form.add_argument(
         "--original-shape",
@@ -173,13 +173,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATTERN=SHAPE",
         help="logical shape (3,10,20) of tensors in a device layout, if the dump lacks the shape; may be repeated",
     )
-    form.add_argument("--dtype", choices=["float32"], help="dequantise integers and convert narrow floats to float32")
+    form.add_argument(
+        "--dtype",
+        choices=["float32"],
+        help="dequantise integers, and convert narrower floats, such as float16, to float32",
+    )
     add_scheduler(form, "compute the values")
     topology = parser.add_argument_group("ATB topology")
     topology.add_argument(
-        "--level", type=int, metavar="N", help="depth of the graph; 0: one node (default: full depth)"
+        "--level",
+        type=int,
+        metavar="N",
+        help="number of nested levels to expand in the graph; 0 gives a single node (default: all levels)",
     )
-    add_csv(topology, "operation CSV to read the shapes from")
+    add_csv(topology, "msit's operation CSV, from which types and shapes are read")
 
 
 def run(args: argparse.Namespace) -> int:

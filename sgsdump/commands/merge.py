@@ -8,9 +8,9 @@ examples:
 
 names and order:
   Tensors keep the order of the dumps, and within a dump their own order. A
-  folder that is no dump stands for the dumps in it, sorted by name. Names that
-  occur in more than one dump are an error; --prefix avoids it. The format of
-  OUT is selected as in sgsdump convert. Graphs beside the dumps
+  folder that is not a dump itself is replaced by the dumps in it, sorted by name. Names that
+  occur in more than one dump are an error; --prefix avoids the error. The format of
+  The ending of OUT selects its format, as in sgsdump convert. Graphs beside the dumps
   (NAME.graph.onnx) are not merged.
 """
 

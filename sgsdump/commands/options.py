@@ -158,7 +158,7 @@ def add_strict_sdk(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--strict-sdk",
         action="store_true",
-        help="exit 2 before writing anything if SDK 1.1.5 refuses the model (docs/sdk_converter.md)",
+        help="if SDK 1.1.5 refuses the model, write nothing and exit with status 2 (docs/sdk_converter.md)",
     )
 
 
@@ -183,7 +183,7 @@ def add_parse_net(parser: argparse._ActionsContainer) -> None:
         "--parse-net",
         type=Path,
         metavar="FILE",
-        help="unpad and dequantise integer dumps with fixed.sim, or with the SDK's parse_net output for it",
+        help="fixed.sim, or the SDK's parse_net output for it; used to unpad and dequantise integer dumps",
     )
 
 
@@ -260,7 +260,10 @@ def add_stages(parser: argparse._ActionsContainer) -> None:
         "--stages",
         type=Path,
         metavar="MODEL",
-        help="Caffe: pair blobs with the SDK's stages, using the table in this fixed model of calibrate",
+        help=(
+            "for Caffe: pair blobs with the SDK's stages (the successive values of a blob), using the "
+            "table in this fixed model of calibrate"
+        ),
     )
 
 

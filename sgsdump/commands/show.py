@@ -25,11 +25,11 @@ one tensor:
 
 two dumps (--against):
   Shows the values of NAME that differ most: index, both values, error and
-  relative error. NaN or Inf on one side only come first.
+  relative error. Values that are NaN or Inf in only one dump come first.
 
 fixed models:
   Lists the plan of a fixed model of calibrate: type, scale and zero point of
-  each stored tensor, and what decided the type.
+  each stored tensor, and the rule that decided the type.
 
 the SDK's model files (.sim, .img):
   Lists operators with their options, and tensors with shape, type, format,
@@ -149,14 +149,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_select(listing)
     listing.add_argument("--operators", action="store_true", help="list the operators of a model")
     values = parser.add_argument_group("one tensor (NAME)")
-    values.add_argument("--operations", metavar="OPERATIONS", help="same as the third argument")
+    values.add_argument("--operations", metavar="OPERATIONS", help="same as the argument OPERATIONS")
     values.add_argument("--stored", action="store_true", help="print the values as stored in the file")
     values.add_argument("--all", action="store_true", help="print all values, even of large tensors")
     values.add_argument(
         "--against",
         type=Path,
         metavar="BENCHMARK",
-        help="compare with the tensor of the same name in this dump, or compare two .sim files",
+        help="dump whose tensor of the same name is compared with NAME; for a .sim file, another .sim file",
     )
     values.add_argument(
         "--worst", type=int, metavar="N", help=f"show the N values that differ most (default: {WORST_COUNT})"

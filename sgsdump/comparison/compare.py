@@ -58,10 +58,10 @@ def compare(
     sample, benchmark : Dump, str or Path
         Dump under test and reference dump, or paths of dumps in any format.
     inputs : bool
-        If True, compare the inputs of the network too. By default only output tensors are compared. Exception: a dump
-        that stores the inputs of each operator under separate names (``has_own_inputs``).
-    name_map : mapping or NameSources, optional
-        {benchmark name: sample name} for tensors whose names differ between the dumps. Or the contents of mapping files
+        If True, compare the inputs of the network too. By default only output tensors are compared. Inputs are always
+        compared if a dump stores the inputs of each operator under separate names (``has_own_inputs``). name_map :
+        mapping or NameSources, optional {benchmark name: sample name} for tensors whose names differ between the
+        dumps. Or the contents of mapping files
         and rules.
     match_by_value : bool
         If True, pair tensors with equal values first, then the other tensors by name. Suitable for two float runs with
@@ -85,8 +85,8 @@ def compare(
         all values a second time.
     threads : int, optional
         Number of tensors that are compared in parallel; by default one per core.
-    measured_by : MeasuredBy, optional
-        Compares the pairs elsewhere, for example on other machines. By default threads of this process compare the
+    measured_by : MeasuredBy, optional Function that compares the pairs elsewhere, for example on other machines. By
+    default threads of this process compare the
         pairs.
     progress : Progress
         Receives the number of compared pairs; see ``sgsdump.progress``.
@@ -145,8 +145,8 @@ def compare(
 def _threads(count: int, collecting: bool) -> Iterator[Mapper]:
     """Yield a parallel ``map`` on ``count`` threads, with BLAS limited to one thread.
 
-    Garbage collection is disabled meanwhile, except with metrics of the user, which may leave reference cycles of large
-    arrays.
+    Garbage collection is disabled meanwhile. With the user's own metrics it stays enabled, because these may leave
+    reference cycles of large arrays.
     """
     with (
         nullcontext() if collecting else collector_paused(),

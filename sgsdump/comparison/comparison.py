@@ -37,7 +37,7 @@ _DTYPES = ("sample_dtype", "benchmark_dtype")
 
 
 def frame_of(rows: Sequence[Row]) -> pandas.DataFrame:
-    """Return a DataFrame with one line per row and the columns of the CSV file.
+    """Return a DataFrame with one line per compared layer and the columns of the CSV file.
 
     Each additional metric has a column of the same name; the metric NAME of a vendor tool has the column ``vendor
     NAME``. ``statistics_error`` is the largest relative error of the statistics, for layers without values. A
@@ -221,7 +221,7 @@ class Comparison:
 
     @property
     def alike(self) -> tuple[Row, ...]:
-        """Rows that compare the same tensor on both sides; suspects are left out."""
+        """Rows that compare the same tensor on both sides: all rows except ``suspects``."""
         return tuple(row for row in self.rows if not row.misnamed)
 
     @property
@@ -250,17 +250,17 @@ class Comparison:
 
     @property
     def jumps(self) -> tuple[Row, ...]:
-        """Rows whose error exceeds the error of their sources, largest rise first.
+        """Rows whose error is larger than the error of the layers that feed them, largest rise first.
 
-        Suspects are left out, because their error is the error of another tensor. Rises below a tenth of the largest
-        finite rise are left out too.
+        Rows in ``suspects`` are left out, because they compare two different tensors. Rises below a tenth of the
+        largest finite rise are left out too.
         """
         rising = sorted((row for row in self.alike if row.rise > 0), key=lambda row: -row.rise)
         steepest = next((row.rise for row in rising if math.isfinite(row.rise)), 0.0)
         return tuple(row for row in rising if row.rise >= JUMP_SHARE * steepest)
 
     def past(self, thresholds: Thresholds = DOCUMENTED) -> tuple[Row, ...]:
-        """Return the rows that exceed the limits, and all suspects.
+        """Return the rows that exceed the limits, and all rows in ``suspects``.
 
         Parameters
         ----------
@@ -274,7 +274,7 @@ class Comparison:
         return tuple(row for row in self.rows if not row.passes(thresholds))
 
     def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
-        """Return whether all rows are within the limits, no row is a suspect, and all pairs could be compared.
+        """Return whether all rows are within the limits, ``suspects`` is empty, and all pairs could be compared.
 
         Missing layers do not count here; see ``is_complete``. A comparison without rows does not pass.
 

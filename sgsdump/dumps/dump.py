@@ -80,7 +80,7 @@ class Damage(str):
 
     @classmethod
     def left_out(cls, error: FormatError) -> str:
-        """Return the note about a skipped file or tensor. An intact file without a tensor is not damage."""
+        """Return the note about a skipped file or tensor; a ``Damage`` unless an intact file holds no tensor."""
         text = f"left out: {error}"
         return text if isinstance(error, NotATensor) else cls(text)
 

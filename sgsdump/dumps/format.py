@@ -114,7 +114,7 @@ def json_object(data: bytes) -> dict[str, Any] | None:
 
 
 def checked_shape(sizes: Iterable[int]) -> tuple[int, ...]:
-    """Return the sizes as a shape that numpy can hold; raise FormatError for any other."""
+    """Return the sizes as a shape that numpy can hold; raise FormatError for any other sizes."""
     shape = tuple(islice(sizes, MOST_RANK + 1))
     if len(shape) > MOST_RANK or math.prod(filter(None, shape)) > MOST_ELEMENTS:
         raise FormatError(f"tensor shape {str(list(shape))[:80]} cannot be represented")

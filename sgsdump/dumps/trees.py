@@ -136,7 +136,7 @@ def format_of(path: Path) -> Any:
 
 
 def _recognised(name: str, format: Any, path: Path, head: bytes) -> bool:
-    """Return whether a plug-in's reader recognises a file. A reader that raises is disabled."""
+    """Return whether a plug-in's reader recognises a file. A reader that raises an exception is disabled."""
     try:
         return bool(format.recognises(path, head))
     except Exception as error:

@@ -39,7 +39,7 @@ class Executor(ABC):
     """Base class of all back-ends.
 
     A subclass implements ``on_load`` and ``on_execute``, and overrides ``on_init``, ``on_release``, ``check_model`` and
-    ``plain`` if needed. The four public calls check order, options, names, feeds and results.
+    ``plain`` if needed. The four public methods check the order of the calls, options, names, feeds and results.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Executor(ABC):
     Notes
     -----
     If a back-end raises an exception while it loads or runs a model, a ModelError of one line is raised instead. A
-    SgsdumpError is not changed.
+    SgsdumpError is raised unchanged.
 
     Examples
     --------
@@ -103,13 +103,12 @@ class Executor(ABC):
             raise
 
     def load_model(self, model: onnx.ModelProto, configs: Configs | None = None, folder: str | None = None) -> None:
-        """Load a model, which replaces the previous model, and make it ready to run.
+        """Load a model and make it ready to run. The model replaces any previous model.
 
         Parameters
         ----------
         model : onnx.ModelProto
-            The model. It is never changed.
-        configs : Mapping[str, Any], optional
+            The model. ``load_model`` never changes the model. configs : Mapping[str, Any], optional
             Values of the options in ``load_options``.
         folder : str, optional
             Folder of the model's external data files.
@@ -198,8 +197,7 @@ class Executor(ABC):
         Parameters
         ----------
         model : onnx.ModelProto
-            The model; it must not be changed. Its outputs may lack type and shape.
-        configs : Mapping[str, Any]
+            The model; it must not be changed. The model's outputs may lack type and shape. configs : Mapping[str, Any]
             Options that the caller set; all are in ``load_options``.
         folder : str or None
             Folder of the external data files.

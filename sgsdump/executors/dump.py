@@ -118,14 +118,14 @@ def one_of(feeds: Feeds) -> tuple[str, Mapping[str, np.ndarray]]:
 
 
 def facts_of(model: Model) -> ModelFacts:
-    """Return the facts about a model's tensors, without slots."""
+    """Return the facts about a model's tensors, without the output indices (``slots``)."""
     from sgsdump.models.quantised_model import dynamic_of, quants_of
 
     return ModelFacts({}, quants_of(model), dynamic_of(model.proto), model.layout)
 
 
 def records_of(layers: Iterable[Layer], facts: ModelFacts, summary: Summary) -> Iterator[Record]:
-    """Yield the records of a framework dump: outputs, numbered in order, labelled by node.
+    """Yield the records of a model's dump: the outputs of its nodes, numbered in order, each labelled with its node.
 
     Integers of a quantised model are converted to the floats that they represent, unless the dump format stores their
     type with a scale.

@@ -15,15 +15,14 @@ the inputs:
   Random values of a fixed seed, unless -i, --input-dir, --data-loader-script or
   --inputs-from gives inputs. A data loader script, a folder of .npz files (-i)
   or a folder of folders (--input-dir) makes one dump per input: DIR/0, DIR/1.
-  -cd compares each with the folder of the same name.
+  -cd compares each dump with the dump in the folder of the same name.
 
 the comparison:
   -cd compares with the outputs of another run; full also writes
   compare_result.html. -g adds a golden (float32) run: a tensor passes if its
   error against the golden run is at most -t times the error of -cd (float16).
 
-exit status:
-  0; 1 if a tensor failed, does not pass beyond rounding or exceeds your limit,
+exit status: 0; 1 if a tensor could not be dumped, fails by more than rounding or exceeds your limit,
   or is missing and you gave a limit; if the whole model gives other outputs
   than the dump; or if --bisect found a difference or a tensor that an executor
   cannot compute. 2 on errors.

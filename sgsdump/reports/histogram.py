@@ -63,7 +63,7 @@ class Histograms:
         return tuple(layer for layer in self.layers if layer.troubled)
 
     def save(self, folder: str | Path) -> Path:
-        """Write one image per layer and ``overview.png``, as ``sgsdump histogram`` does.
+        """Write one chart per layer and ``overview.png``, as ``sgsdump histogram`` does.
 
         Parameters
         ----------
@@ -234,7 +234,7 @@ def matched_ranges(dump: Dump, ranges: Mapping[str, Range] | None, dump_name: st
 
 
 def with_side_files(dump: Dump, ranges: Mapping[str, Range], parse_net: Path | None = None) -> Dump:
-    """Return the dump, without padding and dequantised, as far as the ranges and the text of ``parse_net`` allow."""
+    """Return the dump without padding and dequantised, as far as the ranges and ``parse_net``'s text allow."""
     from sgsdump.dumps.formats.sigmastar import side_files
     from sgsdump.models.model import net_of
 
@@ -243,7 +243,7 @@ def with_side_files(dump: Dump, ranges: Mapping[str, Range], parse_net: Path | N
 
 @dataclass(frozen=True)
 class Drawn:
-    """Images drawn into a folder: layers, layers that were not drawn, overviews, and layers that copy another layer."""
+    """Charts drawn into a folder: layers, layers that were not drawn, overviews, and layers that copy another layer."""
 
     layers: list[Distribution]
     undrawn: list[Undrawn]

@@ -69,7 +69,7 @@ class Tensor:
 
     @classmethod
     def of(cls, name: str, array: Any, **facts: Any) -> Tensor:
-        """Return a tensor of values in memory.
+        """Return a tensor that holds the given values in memory.
 
         Parameters
         ----------
@@ -144,7 +144,8 @@ class Tensor:
         Returns
         -------
         ndarray
-            Flat or shaped array of ``info.dtype``. The notes of ``stored`` say whether the array is a copy or a view.
+            Flat or shaped array of ``info.dtype``. The section Notes of ``stored`` says whether the array is a copy
+            or a view.
         """
         return copied(self.raw_view())
 
@@ -285,7 +286,7 @@ class Tensor:
         return Tensor(to, lambda: tensor.stored_view().transpose(order), tensor.statistics)
 
     def close(self, owner: str = "it") -> None:
-        """Release the values. Loading values afterwards raises ValuesError.
+        """Release the values. After ``close``, loading values raises ValuesError.
 
         Existing arrays stay valid. A mapped file stays mapped until its last array is deleted.
         """
@@ -336,10 +337,9 @@ class Scaling:
 class Values:
     """Stored values and the function that converts a chunk of them to real values.
 
-    array    may be a view of a mapped file (read with ``in_memory`` or through a descriptor), unaligned or transposed;
-             never written to
-    to_real  None if the stored values are the real values
-    scaling  set if ``to_real`` only applies this scaling
+    array may be a view of a mapped file (read with ``in_memory`` or through a descriptor), unaligned or transposed;
+             must not be changed to_real None if the stored values are the real values scaling set if ``to_real`` only
+             applies this scaling
     """
 
     array: np.ndarray
@@ -347,7 +347,7 @@ class Values:
     scaling: Scaling | None = None
 
     def of(self, array: np.ndarray) -> Values:
-        """Return the same conversion for another view of the values."""
+        """Return a ``Values`` with the same conversion for another view of the stored values."""
         return self if array is self.array else Values(array, self.to_real, self.scaling)
 
 
@@ -408,7 +408,7 @@ def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
 
 
 def with_original_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Set the original shape of a tensor in a device layout, given from another source.
+    """Return a tensor in a device layout with the given original shape, for dumps that lack the shape.
 
     ``logical`` can then undo the layout. ATB stores FRACTAL_NZ with M1 and M0 merged: (…, N1, M, N0). Raises
     ValuesError if the shape does not fit, or if the layout cannot be undone.
@@ -428,7 +428,7 @@ def with_original_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def real_values(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
-    """Return the float32 values of stored values; see ``Tensor.real``. Raises ValuesError."""
+    """Return stored values as the float32 numbers that they represent; see ``Tensor.real``. Raises ValuesError."""
     if is_float(stored.dtype):
         with np.errstate(over="ignore", invalid="ignore"):
             return stored.astype(np.float32, copy=False)

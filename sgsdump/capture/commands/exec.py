@@ -12,7 +12,7 @@ the program:
   exit status and results do not change.
 
 the dump:
-  A folder msit_dump_{time} in -o, which every other command opens. By default,
+  A folder msit_dump_{time} in the folder of -o; every other command can open this dump. By default,
   the first step (round) is dumped: inputs before, outputs after each operator.
   Names and defaults are those of msit llm dump.
 
@@ -139,15 +139,19 @@ def _add_own_options(parser: argparse._ActionsContainer) -> None:
         "--inside",
         choices=["graph", "eager"],
         default="graph",
-        help="torch.compile: graph dumps each compiled graph and an eager run of it; eager dumps only eager "
-        "operators (default: graph)",
+        help=(
+            "for torch.compile: graph dumps the inputs and outputs of each compiled graph, and the same "
+            "graph run eagerly; eager dumps the program without compilation (default: graph)"
+        ),
     )
     parser.add_argument(
         "--feed",
         type=Path,
         metavar="TREE",
-        help="feed the inputs recorded in this dump to each round (teacher forcing); with --module, only to that "
-        "module",
+        help=(
+            "in each step, replace the inputs by those recorded in this dump (teacher forcing); with "
+            "--module, only the inputs of that module"
+        ),
     )
     parser.add_argument(
         "--max-size",
@@ -161,7 +165,7 @@ def _add_own_options(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--links",
         choices=["none", "symlink", "hardlink", "index"],
-        help="write a file per tensor; store duplicate tensors as links, or as lines of index.jsonl",
+        help="write one file per tensor; replace duplicate tensors by links, or by lines of index.jsonl",
     )
 
 
@@ -177,7 +181,7 @@ def add_program(parser: argparse._ActionsContainer) -> None:
         "--operation-name",
         action="append",
         metavar="A,B",
-        help="only operators whose type begins with A or B, ignoring case (msit debug dump: exact names)",
+        help=("only operators whose type begins with one of these names, ignoring case (msit debug dump: exact names)"),
     )
 
 
@@ -198,7 +202,7 @@ def add_msit_options(parser: argparse._ActionsContainer) -> None:
         "-er",
         "--execute-range",
         metavar="A,B",
-        help="ranges of steps as pairs, such as 3,5,7,7 for 3 to 5 and 7; or all (default: 0,0)",
+        help=("pairs of first and last step, such as 3,5,7,7 for steps 3 to 5 and step 7; or all (default: 0,0)"),
     )
     parser.add_argument(
         "-child",

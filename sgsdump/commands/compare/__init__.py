@@ -12,9 +12,8 @@ the verdict:
   Without limits, it says EQUAL, WITHIN ROUNDING or DIFFERS. MSE, COS and RMSE
   are always shown. RMSE is the SDK's relative error: sum |a-b| / sum |b|.
 
-exit status:
-  0 if all limits hold or no limit is given. 1 if a limit is exceeded; NaN, Inf
-  and layers that could not be compared exceed every limit. 2 on errors. With
+exit status: 0 if all limits hold or no limit is given. 1 if a limit is exceeded.
+  A NaN or Inf metric, or a layer that cannot be compared, exceeds every limit. With
   --fail-on cause, also 1 if a cause is named.
 
 the table:
@@ -50,7 +49,7 @@ trees of several runs (steps, ranks, graphs):
 
 a watcher dump (dump_scene: watcher):
   Compare the dump alone. The operators that changed a watched output are
-  named; the exit status is 1 if there is one.
+  named; the exit status is 1 if there is such an operator.
 
 a cluster (--scheduler):
   The workers of a Dask cluster (pip install 'sgsdump[cluster]') read both

@@ -1,4 +1,4 @@
-"""Judge whether a run is as good as an accepted run, both compared with a golden run.
+"""Judge whether a run is as good as an accepted run; both are compared with a golden run.
 
 examples:
   sgsdump judge fixed.bin int16.bin float.bin

@@ -301,13 +301,15 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
         type=_limits,
         default=[],
         metavar="[LAYER:]NAME=X,...",
-        help="limits of other metrics, such as diff2=0.001; LAYER: restricts a limit to matching layers (* ?)",
+        help=(
+            "limits of other metrics, such as diff2=0.001; with LAYER:, a limit applies only to matching layers (* ?)"
+        ),
     )
     parser.add_argument("--metrics", action=_Metrics, of=_metrics, type=names, default=[], metavar="NAME,...")
     add_metric(
         parser,
-        "your own metric f(sample, benchmark) -> number, higher is better; none: omit the agreement of answers; "
-        "may be repeated",
+        "your own metric f(sample, benchmark) -> number, higher is better; none: do not count how "
+        "many answers agree; may be repeated",
         repeated=True,
     )
     parser.add_argument(
@@ -321,7 +323,7 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--fail-on",
         choices=("cause",),
-        help="exit 1 if a cause is named, or a layer is missing or not comparable",
+        help="exit with status 1 if a cause is named, or if a layer is missing or could not be compared",
     )
 
 

@@ -8,7 +8,7 @@ examples:
   sgsdump calibrate -m net.prototxt --weight-file net.caffemodel -i images/ --input-config input_config.ini
 
 the fixed model:
-  An ONNX file of standard operators that compute the integers of the hardware.
+  An ONNX file of standard operators that compute the same integers as the hardware.
   sgsdump simulate -t Fixed and onnxruntime run it. Operators without an integer
   rule are listed at the end, with their substitute (docs/exact_integers.md).
 
@@ -21,7 +21,7 @@ the levels (--quant-level):
   L5    x                    x                         x
 
   Weight ranges are the minimum and maximum of each output channel, as in the
-  SDK. At L1 and L2, all ranges are the SDK's. Fitted activation ranges
+  SDK. At L1 and L2, all ranges are computed as in the SDK. Fitted activation ranges
   (percentile, entropy, least squares) are kept if the outputs of the model
   improve on a few images. A convolution is raised to INT16 if quantising only
   this convolution to INT8 changes the outputs by more than -sth: sum((y -
@@ -32,12 +32,12 @@ the levels (--quant-level):
 your own ranges (--quant-file):
   Without --quant-level, tensor_weight_calibration.txt beside the file gives the
   level. With log/tensor_min_max.txt of the SDK's calibrator, the fixed model
-  is the SDK's; tensor_chn.txt, softmax_lut_range.txt and, above L1,
+  is identical to the SDK's; tensor_chn.txt, softmax_lut_range.txt and, above L1,
   tensor_weight_calibration.txt are read from the same folder. The level gives
-  the ranges that the file lacks. Only the file selects INT16: L5 acts as L3,
+  the ranges that the file lacks. Only the quant file raises convolutions to INT16: L5 acts as L3,
   and L4 as L2. Weight ranges of tensor_min_max.txt are used at L1 only.
 
-the folder log/ (an older run is replaced, other files stay):
+files in the folder log/ (an older run is replaced, other files stay):
   tensor_min_max.txt     ranges of all tensors
   tensor_chn.txt         ranges of the output channels of convolutions
   softmax_lut_range.txt  ranges of softmax tables
@@ -47,10 +47,10 @@ the folder log/ (an older run is replaced, other files stay):
 DebugConfig.txt:
   disableDomainFuseOps in ./DebugConfig.txt keeps every layer visible, except a
   convolution directly before its Relu, Clip, LeakyRelu or PRelu. The hardware
-  computes these two as one.
+  computes these two operators in one step.
 
 a cluster (--scheduler):
-  A Dask cluster (pip install 'sgsdump[cluster]') runs the images. This machine
+  A Dask cluster (pip install 'sgsdump[cluster]') runs the model on the images. This machine
   reads and preprocesses the images, and sends them with the model. The workers
   need the same versions of sgsdump, onnx, onnxruntime and numpy, but none of
   your files.
@@ -153,7 +153,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="format of log/tensor_min_max (default: %(default)s)",
     )
     add_json(output, "write ranges, bits and warnings as JSON", bare=_BARE)
-    add_metric(output, "your own accuracy, for the float model and the fixed model")
+    add_metric(output, "your own accuracy function, for the float model and the fixed model")
     many = parser.add_argument_group("processes").add_mutually_exclusive_group()
     add_num_process(many)
     add_scheduler(many, "run images")

@@ -15,7 +15,7 @@ the files:
 input_config.ini of a model (-m):
   The inputs and outputs are those of the model. Colour order, mean and
   std_value come from running the preprocess file (-n) on images of one colour.
-  An image (-i) checks the result. diagnose assumes the same settings.
+  If an image (-i) is given, the settings are checked on this image. diagnose infers the same settings.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(output, "file to write, or a folder for the file (default: NAME in the current folder)", "PATH")
     model = parser.add_argument_group("input_config.ini of a model")
     add_model(model, required=False)
-    add_image(model, "image that checks the inferred settings (default: a generated image)")
+    add_image(model, "image on which the inferred settings are checked (default: a generated image)")
     add_preprocess(model)
 
 

@@ -60,7 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_argument_group("model and inputs")
     source.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"], help="type of the model")
     add_model(
-        source, "float model, fixed model (of calibrate, or fixed.sim), or with -t Offline an offline image (.img)"
+        source,
+        "float model, fixed model (of calibrate, or fixed.sim), or, with -t Offline, an offline "
+        "image of the SDK (.img)",
     )
     add_feeds(source, "image, folder, list file, .npy, Input_shape= text, or random[:SEED]")
     add_input_config(source, "input_config.ini, for the built-in preprocessing of a float model")
@@ -68,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument_group("output").add_argument(
         "--dump-rawdata",
         action="store_true",
-        help="fixed model: also write the input bytes of the board as IMAGE.bin (docs/board_against_pc.md)",
+        help=("fixed model: also write the input bytes for the board as IMAGE.bin (docs/board_against_pc.md)"),
     )
 
 

@@ -128,7 +128,7 @@ Div | by a constant of several numbers | convert | Aborted | qc_div_c | by_vecto
 Div | of a constant of several numbers | calibrate | NO STATISTICS | qr_div_c | into_vector
 Div | of two variable tensors | calibrate | Assertion `0' failed. | ox_div_var | two_variables
 PRelu | with a slope that is not constant | calibrate | NO STATISTICS | q2_prelu
-PRelu | with a slope for each value | simulate | Assertion `0' failed. | ra_prelu_full | is_wide_slope
+PRelu | with a separate slope for each element | simulate | Assertion `0' failed. | ra_prelu_full | is_wide_slope
 Exp | that a convolution reads | calibrate | Aborted | ox_exp | read_by_convolution
 MatMul | of two variable tensors | convert | ValueError: cannot reshape array | ox_matmul_dyn | two_variables
 MatMul | with the constant first | convert | ValueError: cannot reshape array | qm_matmul_left
@@ -145,7 +145,7 @@ Conv | with auto_pad SAME_UPPER and no strides | convert | UnboundLocalError: lo
     before assignment | aw_nostride
 Conv | with auto_pad SAME_UPPER and dilations | convert | onnxruntime: Dilation not supported for
     AutoPadType::SAME_UPPER | aw_dil2
-Conv | with auto_pad SAME_UPPER and strides, or a kernel of even size | calibrate | NO STATISTICS | au_k3s2 |
+Conv | with auto_pad SAME_UPPER and either strides or a kernel of even size | calibrate | NO STATISTICS | au_k3s2 |
     padded_unevenly
 MaxPool AveragePool GlobalMaxPool GlobalAveragePool | of a Transpose | convert | AssertionError | pn_max |
     of_transpose
@@ -175,13 +175,13 @@ Resize | without roi | convert | KeyError: '' | rz_linear_asym_noroi13
 Resize Upsample | of different scales for H and W | convert | Upsample OP only support same scale on H W |
     ox_resize_n_sizes | unequal
 Resize | to a smaller size | convert | Resize OP only support UpSample case | rz_linear_asymmetric_half | smaller
-Resize | nearest, by a non-integer scale factor | simulate | Drv_Bdma_MoveData: Assertion failed |
+Resize | with mode nearest and a non-integer scale factor | simulate | Drv_Bdma_MoveData: Assertion failed |
     rz_nearest_asymmetric_1p5 | fraction
 Upsample | with scales as an attribute (opset 8) | convert | IndexError: list index (1) out of range | rz_upsample8
 (reducing) | with axes as an input | convert | IndexError: list index out of range | q_reducesum13 | axes_as_input
 (reducing) | of all axes | convert | IndexError: list index (0) out of range | re_reduce_all | no_axes
-(reducing) | over several axes other than H, W or C, H, W | convert | only support multi axes [2,3] | re_reduce_neg |
-    odd_axes
+(reducing) | over several axes that are neither H, W nor C, H, W | convert | only support multi axes [2,3] |
+    re_reduce_neg | odd_axes
 (reducing) | over a negative axis | simulate | CRASH | x_reducemean_m1 | from_the_end
 ReduceMax ReduceSum | over C, H and W | simulate | CRASH | q_reducemax_123_1 | three_axes
 Squeeze Unsqueeze | with axes as an input (opset 13) | convert | AssertionError | q_squeeze13 | axes_as_input

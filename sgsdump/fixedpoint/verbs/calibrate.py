@@ -53,7 +53,7 @@ class How:
 
 @dataclass(frozen=True, eq=False)
 class FixedModel:
-    """A calibrated fixed model: ONNX that computes in the hardware's integers.
+    """A calibrated fixed model: ONNX model that computes with the hardware's integers.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class FixedModel:
         return path
 
     def write(self, path: Path, file: IO[bytes]) -> None:
-        """Write the fixed model to an open file, later renamed to ``path``. Raises ModelError or OutputError."""
+        """Write the fixed model to an open file that the caller renames to ``path``."""
         from sgsdump.fixedpoint.quantisation.float_model import save_model
 
         save_model(self.fixed.proto, path, file)
@@ -246,7 +246,7 @@ def calibrate(
 
 
 def with_metric(made: FixedModel, feeds: Feeds, metric: UserMetric | None, progress: Progress) -> FixedModel:
-    """Return the fixed model with the means of a metric. Raises the errors of the metric."""
+    """Return the fixed model with the means of a metric. Exceptions of the metric are passed on."""
     from sgsdump.fixedpoint.tuning.worth import metrics_of
     from sgsdump.models.feeds.by_content import PicturePairs
 
@@ -260,7 +260,8 @@ def with_metric(made: FixedModel, feeds: Feeds, metric: UserMetric | None, progr
 def level_of(told: str | None, quant_file: Path | None, plan_of: Path | None = None) -> str:
     """Return the calibration level: given by the user, or read from the log of a calibration, or the default.
 
-    With a plan or a quant file, the level raises no convolution to INT16. Raises ConfigError if both are given.
+    With a plan or a quant file, the level raises no convolution to INT16. Raises ConfigError if both a plan and a
+    quant file are given.
     """
     from sgsdump.errors import ConfigError
     from sgsdump.fixedpoint.quantisation.calibration_log import has_weight_ranges
@@ -289,7 +290,7 @@ def _is_near(given: Range, seen: Range | None) -> bool:
 
 
 def calibrated(opened: OpenNetwork, feeds: Feeds, how: How, workers: Workers, progress: Progress) -> FixedModel:
-    """Make the fixed model of an open network. Raises errors of calibration and of the data."""
+    """Calibrate an opened model and return its fixed model; raises what calibration or the data raise."""
     from sgsdump.fixedpoint.quantisation.calibration import CalibrationOptions, calibrate, is_long
     from sgsdump.fixedpoint.quantisation.calibration_log import read_log
     from sgsdump.fixedpoint.quantisation.fixed_model import check_that_it_runs, make_fixed, rehearse

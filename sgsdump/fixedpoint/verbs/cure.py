@@ -76,9 +76,9 @@ def cure(
 def cured(
     network: Network, opened: OpenNetwork, how: CureOptions, feeds: tuple[Feeds, Feeds | None], progress: Progress
 ) -> Cured:
-    """Cure an open network; ``feeds`` holds the images to fit the cures to and, optionally, held-out images.
+    """Cure an opened model; ``feeds`` holds the images to which the cures are fitted and, optionally, held-out images.
 
-    Raises ConfigError if a held-out image is also used to fit, and errors of the cures.
+    Raises ConfigError if an image is both fitted and held out. Exceptions of the cures are passed on.
     """
     from sgsdump.fixedpoint.curing.cure import cure
     from sgsdump.fixedpoint.quantisation.fixed_model import rehearse

@@ -124,7 +124,7 @@ def diagnose(
 
 
 def _untold(lines: Iterable[str]) -> None:
-    """Unused in Python; the report carries these lines."""
+    """Ignore the lines. In Python, the report contains them."""
 
 
 def diagnosed_in(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diagnosed:
@@ -188,12 +188,10 @@ def _native_task(task: Task) -> NativeTask:
 class Judged:
     """The judgement on a fixed model: its outputs, the cause of the output error, and the advice.
 
-    every   images that judge.
-    advice  advice for the model as it is; None if nothing could be measured.
-    cause   cause to remove before any convolution is raised to INT16.
-    root    ``cause``, with the error and the advice that remain after it is removed.
-    worths  metric of the user, and errors on held-out images, if requested.
-    unseen  errors on images that were used for no fit, if there are any.
+    every images on which the outputs are judged. advice advice for the model as it is; None if nothing could be
+    measured. cause cause to remove before any convolution is raised to INT16. root ``cause``, with the error and the
+    advice that remain after it is removed. worths metric of the user, and errors on held-out images, if requested.
+    unseen errors on images that were not used for calibration or any choice, if there are such images.
     """
 
     subject: Subject
@@ -302,7 +300,7 @@ def _agreement(judged: Judged, judges: Judges, progress: Progress) -> Agreement 
 def _prepared(
     task: Task, setting: Setting, judging: JudgingFeeds, progress: Progress, tell: Tell
 ) -> tuple[Subject, list[str]]:
-    """Return the models after a test on the first image, and the warnings that were passed to ``tell``."""
+    """Test the models on the first image. Return the models, and the warnings that were passed to ``tell``."""
     from sgsdump.fixedpoint.quantisation.fixed_model import check_that_it_runs, rehearse
     from sgsdump.fixedpoint.quantisation.float_model import disagreements
     from sgsdump.models.feeds.by_content import coverage_warnings
@@ -393,9 +391,9 @@ def _advised_model(judged: Judged) -> Model | None:
 def _weighed(
     judged: Judged, limits: Thresholds, metric: UserMetric | None, feeds: JudgingFeeds, progress: Progress
 ) -> Judged:
-    """Add the metric and held-out errors of three fixed models: as it is, with the advice, and with all at INT16.
+    """Add the metric and the held-out errors of the fixed model: unchanged, with the advice, and all at INT16.
 
-    If the advised plan is worse on held-out images, it is dropped from the advice.
+    An advised plan that is much worse on held-out images than on the judging images is dropped from the advice.
     """
     from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
     from sgsdump.fixedpoint.tuning.worth import Weighed, worths_of
@@ -412,7 +410,7 @@ def _weighed(
 
 
 def _candidates(judged: Judged, feeds: JudgingFeeds) -> dict[str, Candidate]:
-    """Return the fixed models to judge: as it is, with the advice, and with every convolution at INT16."""
+    """Return the fixed models to judge: unchanged, with the advice, and with every convolution at INT16."""
     from sgsdump.fixedpoint.tuning.worth import ALL_16, AS_IT_IS, PLAN
     from sgsdump.fixedpoint.verbs.diagnose_unseen import as_it_is, planned
     from sgsdump.models.feeds.feeds import ChosenFeeds
@@ -433,7 +431,7 @@ def _candidates(judged: Judged, feeds: JudgingFeeds) -> dict[str, Candidate]:
 
 
 def _on_unseen(judged: Judged, feeds: JudgingFeeds, level: str, progress: Progress) -> Judged:
-    """Add the errors expected on unseen images. Drop a plan that is worse on unseen images."""
+    """Add the errors expected on unseen images; drop the advised plan if it increases the error there."""
     from sgsdump.fixedpoint.tuning.unseen import Run, Unseen
     from sgsdump.fixedpoint.tuning.worth import ALL_16, AS_IT_IS, PLAN
     from sgsdump.fixedpoint.verbs.diagnose_unseen import in_folds, on_images
@@ -518,7 +516,7 @@ def _room_step(advice: MeasuredAdvice | None) -> Iterator[Step]:
 
 
 def _roomy_params(advice: MeasuredAdvice) -> list[QuantParam]:
-    """Return the quant file of the advised plan; its INT16 ranges have room."""
+    """Return the quant file of the advised plan, with INT16 ranges widened for unseen images."""
     from sgsdump.fixedpoint.curing.ranges import params_of
     from sgsdump.fixedpoint.tuning.measured_advice import fixed_with, roomy_ranges
 

@@ -1,4 +1,4 @@
-"""The result of ``tune --explain``: the contribution of every convolution, and the inputs to raise."""
+"""The result of ``tune --explain``: each convolution's contribution to the output error, and inputs to raise."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Explained(Proposal):
 
     @property
     def details(self) -> list[str]:
-        """Errors of the outputs, contributions, and inputs to raise, one sentence per item."""
+        """Sentences on the output errors, on the convolutions' contributions, and on the inputs to raise to INT16."""
         from sgsdump.fixedpoint.reports.advice_reports import advice_verdict
 
         text = advice_verdict(self.advice, self.names, self.limits, self.measurement, self.exact, self.rows)

@@ -128,7 +128,7 @@ class Proposal:
 
 
 class Tuned(Proposal):
-    """A plan of INT16 convolutions, verified in the hardware's integers: a result of ``tune``.
+    """A plan of INT16 convolutions, verified with the hardware's integer arithmetic: a result of ``tune``.
 
     By default the result is a ``SmallestPlan``, with ``first=True`` a ``FirstPlan``.
     """
@@ -162,7 +162,7 @@ class Tuned(Proposal):
 
 
 def kept_in(folder: Path) -> Callable[[str], bool]:
-    """Return a function that tells whether a file of an existing folder is kept: all files except old results."""
+    """Return a function that tells whether a file in an existing folder is kept: all but old results of ``tune``."""
     of_tune = any((folder / name).exists() for name in (ROUNDS, CONTRIBUTIONS))
 
     def is_kept(name: str) -> bool:
@@ -187,8 +187,7 @@ def check_results(folder: Path, read: Iterable[Path | None], shared: bool = True
     ------
     OutputError
         If the folder cannot be replaced, or if a result has the name of a file that ``tune`` did not write.
-    ConfigError
-        If a result would overwrite a file in ``read``.
+    If a result would overwrite one of the files in ``read``.
     """
     from sgsdump.files.atomic_write import check_folder, check_outputs
 

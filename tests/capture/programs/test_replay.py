@@ -225,7 +225,11 @@ def test_outputs_that_are_far_from_the_programs_are_told(tree):
         ([0.0], [-0.0], (False, 0.0, 0.0, "")),
         ([1.0], [0.0], (False, 1.0, None, "")),
         ([1.0], [[1.0]], (False, None, None, "the program's output has shape (1, 1), the model's (1,)")),
-        (np.int64([1]), np.float64([1]), (False, None, None, "the program's output has type float64, the model's int64")),
+        (
+            np.int64([1]),
+            np.float64([1]),
+            (False, None, None, "the program's output has type float64, the model's int64"),
+        ),
     ],
 )
 def test_agreement(replayed, program, told):

@@ -16,10 +16,10 @@ examples:
   sgsdump tune --explain -m net.onnx --input-config input_config.ini --ranges log/tensor_min_max.txt
 
 --explain:
-  Needs --ranges or -i. Without --ranges, the images of -i also calibrate. Each
+  Needs --ranges or -i. Without --ranges, the images of -i are also the calibration images. Each
   option adds evidence:
-  --ranges  inputs whose range is over 30
-  --dump    inputs whose values use only a small part of their range
+  --ranges  inputs with a calibration range wider than 30
+  --dump    inputs whose values use only a small part of their calibration range
   --fixed   layers with RMSE over 0.5, and the convolutions before them
   -i        own and inherited error of each convolution, and the output error
             when only this convolution is at INT8
@@ -31,16 +31,15 @@ targets (--target):
   higher is better.
 
 the folder -o:
-  input_config.ini           yours, with the tensor_arrays of the plan
+  input_config.ini your file or the inferred one, with the tensor_arrays of the plan
   optimized_quant_info.json  the plan, for calibrate --quant-file
-  optimized_quant_info.pkl   the same for the SDK (--first: with --pickle)
-  optimized.onnx             the fixed model (search: with --fixed-model)
-  report.html                every layer of the plan
-  cured.onnx                 with --cure: the model that all results are for
-  search                     NAME_i_RATE for each rate; pareto.csv, .json, .png;
-                             progress.json
+  optimized_quant_info.pkl the same plan as a pickle for the SDK (with --first: only with --pickle)
+  optimized.onnx the fixed model (in a search: only with --fixed-model)
+  report.html errors of every layer with the plan
+  cured.onnx with --cure: the cured model, to which all other results apply
+  search the files of each rate, named NAME_i_RATE; pareto.csv, .json, .png; progress.json
   --first                    rounds.txt and .json, log/, float.bin, fixed.bin
-  --explain                  contributions.json and .csv; log/ if calibrated
+  --explain                  contributions.json and .csv; log/ if the ranges were calibrated here
   Results of an earlier run are replaced; your own files stay.
 
 More: docs/tune_int16.md
@@ -92,7 +91,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = USAGE
     modes = parser.add_argument_group("mode").add_mutually_exclusive_group()
     modes.add_argument("--first", action="store_true", help="stop at the first plan within the limits")
-    modes.add_argument("--explain", action="store_true", help="show the contribution of each convolution; no search")
+    modes.add_argument(
+        "--explain",
+        action="store_true",
+        help="show the contribution of each convolution to the output error, without a search",
+    )
     network = parser.add_argument_group("model and images")
     add_model(network)
     add_feeds(network, f"calibration images: {INPUTS}; with --ranges, images to measure on", required=False)
@@ -105,12 +108,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_judges(judging, "plans", "for the verdict and --target", some)
     plans = parser.add_argument_group("the search")
     plans.add_argument(
-        "--rates", metavar="R,R…", help="weight bytes of the plans relative to all INT16 (default: 0.65,0.7,…,0.95)"
+        "--rates",
+        metavar="R,R…",
+        help=(
+            "sizes of the plans to find: bytes of the weights, divided by the bytes with all "
+            "convolutions at INT16 (default: 0.65,0.7,…,0.95)"
+        ),
     )
     plans.add_argument(
         "--target",
         metavar="NAME>=X",
-        help="find the smallest plan that reaches this target, instead of plans for --rates",
+        help=("find the smallest plan that reaches this target, instead of one plan for each size of --rates"),
     )
     plans.add_argument(
         "--objective",
@@ -129,11 +137,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"with --first: maximum number of rounds (default: {MOST_ROUNDS})",
     )
-    add_cure(plans, "start from the cured model (see cure); then convert the cured model, not yours")
+    add_cure(
+        plans, "cure the model first and tune the cured model (see cure); then convert the cured model instead of yours"
+    )
     known = parser.add_argument_group("with --explain")
     add_ranges(known, "calibration ranges: text, JSON or pickle")
     known.add_argument("--dump", type=Path, metavar="FLOAT_DUMP", help="dump of the float model")
-    add_fixed(known, "dump of the fixed model, of the same image", "FIXED_DUMP")
+    add_fixed(known, "dump of the fixed model for the same image", "FIXED_DUMP")
     many = parser.add_argument_group("processes").add_mutually_exclusive_group()
     add_num_process(many, "processes for calibration", None)
     add_scheduler(many, "calibrate and run plans")
