@@ -53,7 +53,10 @@ def check_lines(run: CheckedRun) -> Iterator[str]:
     findings = check_findings(check)
     yield from (line for finding in findings if finding.kind != "not judged" for line in _lines_of(finding))
     operators = len({judged.place.op_index for judged in check.outside})
-    yield f"Operators judged: {check.operators}, outside their bound: {operators}, not judged: {len(check.unjudged)}."
+    yield (
+        f"Operators checked against their rounding bound: {check.operators}; outside the bound: "
+        f"{operators}; not checked: {len(check.unjudged)}."
+    )
     yield from (line for finding in findings if finding.kind == "not judged" for line in _lines_of(finding))
 
 
@@ -66,8 +69,8 @@ def _finiteness_lines(finiteness: Finiteness) -> Iterator[str]:
         yield f"Operators that produced NaN or Inf from finite inputs: {', '.join(operators[:MOST])}{more}."
     unknown = f", not enough data: {finiteness.unknown}" if finiteness.unknown else ""
     yield (
-        f"Operators checked for NaN and Inf: {finiteness.looked_at}, with NaN or Inf from finite inputs: "
-        f"{len(operators)}{unknown}."
+        f"Operators checked for NaN and Inf: {finiteness.looked_at}; operators that produced NaN or "
+        f"Inf from finite inputs: {len(operators)}{unknown}."
     )
 
 

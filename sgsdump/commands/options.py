@@ -410,7 +410,7 @@ def stages_of(model: Path | None, required: bool = True) -> tuple[Stage, ...]:
         return table_of(properties[KEY])
     if required:
         raise ConfigError(
-            f"{model} has no table of stages ({KEY}); give a model that calibrate made from a Caffe model"
+            f"{model} has no table of Caffe stages ({KEY}); give a model that calibrate created from a Caffe model"
         )
     return ()
 

@@ -71,6 +71,7 @@ def record_at(records: Sequence[Record], index: int, name: str, path: Path) -> R
     here = records[index].name if index < len(records) else None
     if here != name:
         raise WorkerError(
-            f"{path} on {socket.gethostname()} is a different dump: it has {here!r} instead of {name!r}; {SHARED}"
+            f"{path} on {socket.gethostname()} is a different dump: it contains the tensor {here!r} "
+            f"instead of {name!r}; {SHARED}"
         )
     return records[index]

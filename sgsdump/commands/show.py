@@ -199,7 +199,9 @@ def _show_dump(options: Options, given: tuple[str, ...]) -> int:
     read = [tree_of(path) for path in (options.dump, options.against) if path]
     check_outputs([options.csv, options.json, output], read)
     if output and output.suffix not in (".npy", ".bin"):
-        raise ConfigError(f"-o {output}: values are written as .npy, or as raw bytes to .bin; name one of these")
+        raise ConfigError(
+            f"-o {output}: values are written as .npy, or as raw bytes to .bin; use one of these extensions"
+        )
     if options.against is not None or options.worst is not None:
         if options.against is None or options.name is None:
             raise ConfigError("--worst needs --against and one tensor: show DUMP NAME --against BENCHMARK --worst N")
@@ -261,7 +263,7 @@ def _show_model(listing: ModelListing, options: Options) -> int:
         if other is None:
             raise ConfigError(f"{options.against} is not a model file that show can compare; give a .sim or .img file")
         if options.csv:
-            raise ConfigError("--csv writes the list of one model; with --against give --json")
+            raise ConfigError("--csv writes the list of one model only; to compare two models (--against), use --json")
         benchmark = other.selected(options.select)
         found = differences(listing, benchmark, COMPARED)
         if options.json:

@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
                 write(kept, folder / part.file, target)
                 written += 1
         if not written:
-            raise ValuesError(f"nothing is written: {target.format} cannot hold a tensor of {options.dump}")
+            raise ValuesError(f"nothing is written: {target.format} cannot store any tensor of {options.dump}")
     print_lines(reasons(left_out))
     print_lines(refused_lines, "left out: ")
     print(f"{options.output}: {written} parts, {target.format}")

@@ -188,7 +188,7 @@ def _elsewhere(record: Record, others: Mapping[str, list[Record]], side: str) ->
     same = [r for r in others.get(normalised(record.name), []) if r.constant or (r.io, slot_of(r)) != role]
     slots = sorted({r.slot for r in same if r.io == "out" and not r.constant})
     if record.io == "out" and slots:
-        return f"the {side} has it only as output {listed_names(slots)}, not {record.slot}"
+        return f"the {side} has a tensor of this name only as output {listed_names(slots)}, not {record.slot}"
     if same:
         return f"the {side} has it only as a constant" if same[0].constant else f"the {side} has it only as an input"
     return ""

@@ -169,7 +169,7 @@ def _causes(data: bytes, output: Output, others: Mapping[str, Output]) -> Iterat
             for shaped in _shapes(other)
             for _, values in _readings(data, shaped.stored)
         ):
-            yield f"this is the output {name}: the order of the outputs differs"
+            yield f"the values are those of output {name}: the order of the outputs differs"
 
 
 def _reordered(values: np.ndarray, stored: np.ndarray) -> Iterator[str]:

@@ -91,7 +91,7 @@ def statistics_row(pair: Pair, vendor: VendorStatistics | None = None) -> Row:
         for record in pair.records:
             if record.tensor.statistics == Statistics():
                 record.tensor.raw()  # raises ValuesError with the reason
-        raise ValuesError(f"{pair.benchmark.name!r} has no values to compare and no statistics that both dumps have")
+        raise ValuesError(f"the two dumps share neither values nor statistics of {pair.benchmark.name!r}")
     listed = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
     sides = [s for s, r in (("sample", pair.sample), ("benchmark", pair.benchmark)) if r.tensor.statistics is not None]
     have = f"{' and '.join(sides)} {'have' if len(sides) > 1 else 'has'}"
@@ -488,7 +488,10 @@ def _conversion_note(pair: Pair, as_stored: bool) -> str:
     """Return a note on how device layouts were converted, or ""."""
     infos = {"sample": pair.sample.tensor.info, "benchmark": pair.benchmark.tensor.info}
     if as_stored:
-        return f"both {infos['sample'].layout}, compared with their padding because the original shape is not known"
+        return (
+            f"both tensors have layout {infos['sample'].layout} and were compared with padding, because "
+            "the original shape is unknown"
+        )
     changes = {side: conversion(info) for side, info in infos.items() if is_device(info.layout)}
     return "; ".join(f"{side} {change}" for side, change in changes.items() if change)
 

@@ -182,7 +182,10 @@ def reasons(left_out: Iterable[tuple[str, str]]) -> Iterator[str]:
     for name, reason in left_out:
         names.setdefault(reason, []).append(repr(name))
     for reason, those in names.items():
-        yield f"{len(those)} left out: {', '.join(those[:SHOWN])}{', …' if len(those) > SHOWN else ''}: {reason}"
+        yield (
+            f"tensors left out: {len(those)} "
+            f"({', '.join(those[:SHOWN])}{', …' if len(those) > SHOWN else ''}): {reason}"
+        )
 
 
 def unwritable(records: Sequence[Record], target: Target) -> list[Record]:
@@ -216,7 +219,10 @@ def split(dump: Dump, patterns: Sequence[str], ending: str) -> list[Part]:
         groups.setdefault(fitting, []).append(record)
     for pattern in patterns:
         if not groups[pattern]:
-            raise ConfigError(f"no tensor is left for {pattern!r}. Patterns are tried in order; reorder or remove some")
+            raise ConfigError(
+                f"pattern {pattern!r} matches no remaining tensor, because each tensor belongs to the "
+                "first pattern that matches. Reorder or remove patterns"
+            )
     stems = [(REST if pattern is None else file_stem(pattern), records) for pattern, records in groups.items()]
     return [Part(taken.free(stem, ending), tuple(records)) for stem, records in stems]
 
@@ -260,7 +266,7 @@ def _check_labels(labels: Sequence[str]) -> None:
     for label, count in Counter(labels).items():
         if count > 1:
             raise ConfigError(
-                f"{count} dumps have the name {label!r}, which --prefix needs to be unique. Rename one of them"
+                f"{count} dumps have the name {label!r}, but --prefix requires unique names. Rename the dumps"
             )
 
 

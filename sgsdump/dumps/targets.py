@@ -84,8 +84,9 @@ def by_ending(path: Path) -> str:
         )
     if path.suffix not in ENDINGS:
         raise ConfigError(
-            f"the extension of {path} selects no format. Use {', '.join(filter(None, ENDINGS))}, or none for a folder; "
-            f"or select the format with --to (in Python, format=): {', '.join(OWN_ENDINGS)}"
+            f"the extension of {path} is not the extension of a dump format. Use "
+            f"{', '.join(filter(None, ENDINGS))}, or no extension for a folder. Or select the format "
+            f"with --to (in Python, format=): {', '.join(OWN_ENDINGS)}"
         )
     return ENDINGS[path.suffix]
 

@@ -70,8 +70,8 @@ def watched_changes(dump: Dump) -> WatchedChanges:
         changes.extend(_changed(name, listed, record, *before))
     if not looks:
         raise ValuesError(
-            f"{dump.path} is not a watcher's dump: it has no snapshots of an output after another operator. "
-            "For a comparison, name the reference dump too"
+            f"{dump.path} is not a watcher dump: it contains no snapshots of an output after a later "
+            "operator. To compare two dumps, also give the reference dump"
         )
     return WatchedChanges(tuple(changes), len({_split(name, names)[1] for name in names}), looks)
 

@@ -113,7 +113,9 @@ def one_of(feeds: Feeds) -> tuple[str, Mapping[str, np.ndarray]]:
     from sgsdump.errors import InputError
 
     if len(feeds) != 1:
-        raise InputError(f"the data hold {len(feeds)} inputs; dump takes one. Call dump once per input.")
+        raise InputError(
+            f"the data contain {len(feeds)} sets of inputs, but dump takes one set. Call dump once per set."
+        )
     return feeds[0]
 
 

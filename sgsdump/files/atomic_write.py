@@ -265,10 +265,10 @@ def check_file(path: Path) -> None:
 def check_folder(path: Path, option: str = "-o") -> None:
     """Raise OutputError if ``path`` cannot become a result folder: a file, or a parent of the current folder."""
     if _stands_there(path) and not path.is_dir():
-        raise OutputError(f"cannot write the folder {path}: a file has that name; name another with {option}")
+        raise OutputError(f"cannot write the folder {path}: a file has that name; select another folder with {option}")
     if Path.cwd().is_relative_to(path.resolve()):
         raise OutputError(
-            f"cannot write the folder {path}: it is or contains the current folder; name another with {option}"
+            f"cannot write the folder {path}: it is or contains the current folder; select another folder with {option}"
         )
 
 

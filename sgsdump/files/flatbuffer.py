@@ -42,7 +42,7 @@ class _Bytes:
     def charge(self, size: int) -> None:
         self.remaining -= size
         if self.remaining < 0:
-            raise FormatError("refers to the same bytes again and again")
+            raise FormatError("refers to the same bytes too many times")
 
     def copy(self, start: int, size: int) -> bytes:
         self.charge(size)

@@ -177,7 +177,7 @@ class _Machine:
         elif isinstance(target, (PlainArray, _PlainDtype)):
             target.set_state(state)
         elif isinstance(target, Global):
-            raise FormatError("refused: the pickle wants to change a class or a function")
+            raise FormatError("refused: the pickle modifies a class or a function")
 
 
 Opcode = Callable[[_Machine, Any], Any]
@@ -265,7 +265,10 @@ def _array(data: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
     if any(type(size) is not int or size < 0 for size in sizes) or order not in ("C", "F"):
         raise FormatError("the pickle holds an array with an invalid shape")
     if math.prod(sizes) * dtype.dtype.itemsize != len(data):
-        raise FormatError(f"the pickle holds an array of shape {list(sizes)} but {len(data)} bytes for it")
+        raise FormatError(
+            f"the pickle holds an array of shape {list(sizes)}, but its data of {len(data)} bytes do not "
+            "match this shape"
+        )
     return np.frombuffer(bytes(data), dtype.dtype).reshape(sizes, order=order)  # type: ignore[call-overload]
 
 
@@ -301,7 +304,7 @@ def _called(name: Global, arguments: tuple[Any, ...]) -> Any:
 
 def _allow_plain(name: Global) -> None:
     if (name.module, name.name) not in _PLAIN_NAMES:
-        raise FormatError(f"refused: the pickle wants {str(name)[:160]}, which is not plain data")
+        raise FormatError(f"refused: the pickle refers to {str(name)[:160]}, which is not plain data")
 
 
 def _refuse_reference(_id: Any) -> Any:

@@ -284,7 +284,7 @@ def _model_input(entry: Any) -> ModelInput:
 def _range(entry: Any) -> Range:
     low, high = (np.array([_number(end) for end in _of(list, ends)], np.float64) for ends in entry)
     if low.size != high.size or not low.size:
-        raise ValueError(f"a range of {low.size} minima and {high.size} maxima")
+        raise ValueError(f"a range has {low.size} minima but {high.size} maxima")
     return Range(low, high)
 
 

@@ -123,7 +123,7 @@ def check_feed(feed: Mapping[str, np.ndarray], inputs: Sequence[InputSpec]) -> N
     for name, spec in specs.items():
         expected = f"{spec.dtype} {shape_text(spec.shape)}"
         if name not in feed:
-            raise InputError(f"the model's input {name!r} is not fed; it expects {expected}")
+            raise InputError(f"no value is given for the model's input {name!r}, which expects {expected}")
         array = feed[name]
         if array.dtype not in (spec.dtype, *spec.also) or not fits(array.shape, spec.shape):
             actual = f"{array.dtype} {shape_text(array.shape)}"
@@ -257,8 +257,8 @@ class Part:
         unread = [name for name in self.model_inputs if name not in read]
         if unread:
             raise ConfigError(
-                f"no output of the part depends on {unread[0]!r} of --model-inputs; remove this name, or name an "
-                f"output after it"
+                f"no output of the selected part depends on {unread[0]!r} in --model-inputs; remove "
+                "this name, or select an output that depends on this tensor"
             )
         return replace(model, proto=proto, cut=None if self.model_outputs else model.cut)
 
@@ -353,9 +353,9 @@ def open_model(
             model = ((in_place and reader.read_in_place) or reader.read)(path)
             if model.native and not native:
                 raise ModelError(
-                    f"{path} is a {model.native.kind} model, which sgsdump dumps and compares only as a whole: use "
-                    f"dump or pipeline, or diagnose with its quantised copy (-m FLOAT --fixed QUANTISED); for other "
-                    f"commands convert the model to ONNX"
+                    f"sgsdump dumps and compares {path}, a {model.native.kind} model, only as a "
+                    "whole. Use dump or pipeline, or diagnose the model and its quantised copy (-m "
+                    "FLOAT --fixed QUANTISED). For other commands, convert the model to ONNX"
                 )
             return part.of(model)
     raise ModelError(f"{path} is not a model of a known framework ({', '.join(MODELS)})")

@@ -222,7 +222,7 @@ def check(job: Job) -> None:
             "--data-loader-script"
         )
     if job.excerpt.depth is not None and job.excerpt.depth < 1:
-        raise ConfigError(f"--depth {job.excerpt.depth}: must be 1 or more; leave it out for all nodes")
+        raise ConfigError(f"--depth {job.excerpt.depth}: must be 1 or more; omit --depth to include all nodes")
     _ = job.tensors.ends, run.init_configs
     _check_comparison(job)
     check_folder(job.folder)
@@ -238,7 +238,7 @@ def check(job: Job) -> None:
 def _check_comparison(job: Job) -> None:
     options, bisection = job.comparison, job.bisection
     if options.golden_dir and not options.compare_dir:
-        raise ConfigError("-g is for the three-way comparison; also give the run to compare with, by -cd")
+        raise ConfigError("-g adds a golden run to a comparison of two runs; also give the run to compare with (-cd)")
     thresholds = {"-t": options.input_tag, "-t1": options.th1, "-t2": options.th2, "--threshold": bisection.threshold}
     for option, value in thresholds.items():
         if value is not None and not value >= 0:
@@ -307,7 +307,8 @@ def ranges(groups: Sequence[Sequence[str]], names: Collection[str]) -> dict[str,
         limits = _number(low), _number(high)
         if not all(map(math.isfinite, limits)) or limits[0] > limits[1]:
             raise ConfigError(
-                f"--range {' '.join(group)}: write LOW HIGH or NAME LOW HIGH, two numbers in order, or several of these"
+                f"--range {' '.join(group)}: write LOW HIGH or NAME LOW HIGH, once or several times; "
+                "LOW must not exceed HIGH"
             )
         if named and named[0] not in names:
             raise ConfigError(f"--range: the model has no input {named[0]!r}{hint(named[0], list(names))}")

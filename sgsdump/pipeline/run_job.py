@@ -257,7 +257,7 @@ def is_several(job: Job, run: Pipeline) -> bool:
     )
     if several and job.excerpt.test_case:
         raise ConfigError(
-            "--save-test-case is for one input; give only that input (-i, or a folder with it as --input-dir)"
+            "--save-test-case supports only one set of inputs; give one set (with -i, or as a folder with --input-dir)"
         )
     return several
 

@@ -87,8 +87,8 @@ def select(
     last = len(outputs) - 1 if end is None else position(outputs, end)
     if first > last:
         raise ConfigError(
-            f"the start {outputs[first].name!r} (topology index {first}) comes after the end {outputs[last].name!r} "
-            f"({last}); give them the other way round"
+            f"the start {outputs[first].name!r} (topology index {first}) comes after the end "
+            f"{outputs[last].name!r} ({last}); exchange start and end"
         )
     between = [output for output in outputs[first : last + 1] if _matches(output, pattern, op_types)]
     if not between:

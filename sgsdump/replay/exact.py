@@ -158,7 +158,7 @@ class _Replay:
         if name in RANDOM or name in OF_MEMORY or operator.kind.partition(".")[0] in COLLECTIVE:
             raise NotReplayed("its result does not depend on its inputs alone")
         if operator.call is None or len(operator.call.inputs) != len(reads):
-            raise NotReplayed("the form of its call was not recorded")
+            raise NotReplayed("its call was not recorded completely")
         arguments = {key: json.loads(text) for key, text in operator.arguments.items()}
         stands_for = [_Unread(record) for record in outputs]
         call = torch_operators.Call(operator.kind, operator.call.overload, {}, arguments, stands_for)  # type: ignore[arg-type]

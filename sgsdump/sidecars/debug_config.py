@@ -112,12 +112,17 @@ def _word(line: str, where: str) -> str:
             return word
     bare = line.strip()
     if any(bare.startswith(word) for word in WORDS):
-        raise ConfigError(f"{where}: {quoted(line)}: the SDK ignores a word after blanks; start it in the first column")
+        raise ConfigError(
+            f"{where}: {quoted(line)}: the SDK ignores an option after leading blanks; start the option "
+            "in the first column"
+        )
     if _PATH_LIKE.match(bare):
-        raise ConfigError(f"{where}: {quoted(line)}: the SDK ignores this; write path=FOLDER without blanks around =")
+        raise ConfigError(
+            f"{where}: {quoted(line)}: the SDK ignores this line; write path=FOLDER without blanks around ="
+        )
     right = [word for word in WORDS if bare.lower().startswith(word.lower())]
     if right:
-        raise ConfigError(f"{where}: {quoted(line)}: words are case-sensitive; write {right[0]}")
+        raise ConfigError(f"{where}: {quoted(line)}: options are case-sensitive; write {right[0]}")
     first = re.split(r"[\s=:,;#]", bare, maxsplit=1)[0] or bare
     raise ConfigError(f"{where}: unknown option {quoted(first)}{hint(first, list(WORDS))} (begin a comment with #)")
 
@@ -126,12 +131,13 @@ def _check_rest(word: str, rest: str, where: str) -> None:
     value = _TRAILING_COMMENT.sub("", rest)
     if word in FLAGS and _OPPOSITE.match(value):
         raise ConfigError(
-            f"{where}: {quoted(word + value)}: the SDK reads this as {word} on; to turn it off write #{word}"
+            f"{where}: {quoted(word + value)}: the SDK reads this as {word} on; to turn the option off, write #{word}"
         )
     second = [other for other in WORDS if other in value]
     if second and word in FLAGS:
         raise ConfigError(
-            f"{where}: {word} and {second[0]} on one line: the SDK sees only the first; write one per line"
+            f"{where}: {word} and {second[0]} on one line: the SDK reads only the first option; write "
+            "one option per line"
         )
 
 
@@ -147,7 +153,9 @@ def _check_path(path: str, where: str) -> None:
         )
     length = len(os.fsencode(path))
     if length > PATH_LIMIT:
-        raise ConfigError(f"{where}: the path has {length} characters, the SDK reads {PATH_LIMIT}; use a shorter one")
+        raise ConfigError(
+            f"{where}: the path has {length} characters, but the SDK reads only {PATH_LIMIT}; use a shorter path"
+        )
 
 
 def _folder(path: str, folder: Path, where: str, needed: bool) -> Path:

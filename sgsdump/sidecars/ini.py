@@ -189,5 +189,5 @@ def whole_numbers_of(value: Value | None, default: list[int]) -> list[int]:
 def _check_count(value: Value, items: Sequence[str], count: int, kind: str = "input") -> None:
     if len(items) != count:
         raise ConfigError(
-            f"{value.where} has {len(items)} values for {count} {kind}s; separate one per {kind} by commas"
+            f"{value.where} has {len(items)} values for {count} {kind}s; give one value per {kind}, separated by commas"
         )

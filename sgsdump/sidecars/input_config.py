@@ -189,21 +189,22 @@ def _check_alpha(training: Value) -> None:
     for word in training.items():
         if word in ("RGBA", "BGRA"):
             raise ConfigError(
-                f"{training.where}: {word}: SDK 1.1.5 accepts it, but its fixed model gives wrong results; "
-                f"write {word[:3]} here and {word} in input_formats; if the model itself reads four "
-                f"channels, write RAWDATA_S16_NHWC in both"
+                f"{training.where}: SDK 1.1.5 accepts {word}, but its fixed model gives wrong "
+                f"results. Write {word[:3]} here and {word} in input_formats. If the model itself "
+                "reads four channels, write RAWDATA_S16_NHWC in both"
             )
 
 
 def _check_formats(where: str, name: str, trained: str, fed: str) -> None:
     if (trained in RAWDATA or fed in RAWDATA) and trained != fed:
         raise ConfigError(
-            f"{where}: input {name!r} is {fed} but trained as {trained}; RAWDATA needs the same format in both"
+            f"{where}: input {name!r} has input format {fed} but training format {trained}; with "
+            "RAWDATA, both formats must be the same"
         )
     if {trained, fed} == {"RGB", "BGR"}:
         raise ConfigError(
-            f"{where}: input {name!r} is {fed} but trained as {trained}, which makes SDK 1.1.5's simulator exit; use "
-            f"{fed}A or {trained}"
+            f"{where}: input {name!r} has input format {fed} but training format {trained}; the "
+            f"simulator of SDK 1.1.5 exits with these formats. Use {fed}A or {trained}"
         )
 
 

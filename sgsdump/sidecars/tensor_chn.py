@@ -35,7 +35,9 @@ def read(path: Path) -> dict[str, Range]:
         name = _NAME.fullmatch(lines[index].rstrip())
         ends = _ENDS.fullmatch(lines[index + 1].strip()) if index + 1 < len(lines) else None
         if name is None or ends is None:
-            raise FormatError(f"{path}:{index + 1}: {quoted(lines[index])} and the next line are not a tensor's ranges")
+            raise FormatError(
+                f"{path}:{index + 1}: {quoted(lines[index])} and the next line do not contain the ranges of a tensor"
+            )
         channels[name[1]] = numbers_range(ends[1], ends[2], f"{path}:{index + 2}", int(name[2]))
     return channels
 

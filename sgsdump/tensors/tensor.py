@@ -313,7 +313,10 @@ class Tensor:
         real = real_values(stored, self.info)
         array = real if dtype is None else real.astype(dtype, copy=False)
         if copy is False and not np.may_share_memory(array, stored):
-            raise ValueError(f"the real values of tensor {self.info.name!r} are computed: copy=False is not possible")
+            raise ValueError(
+                f"copy=False is not possible for tensor {self.info.name!r}, because its real values are "
+                "computed from the stored values"
+            )
         return np.array(array) if copy else array
 
     def __repr__(self) -> str:

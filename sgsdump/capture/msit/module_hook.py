@@ -308,7 +308,7 @@ def check_names(names: Mapping[str, Any], config: DumpConfig) -> None:
     if classes and not any(isinstance(module, classes) for module in names.values()):
         existing = {type(module).__name__: None for module in names.values()}
         missing = ", ".join(kind.__name__ for kind in classes)
-        raise ConfigError(f"no module has the class {missing}{hint(missing, existing)}")
+        raise ConfigError(f"no module is an instance of {missing}{hint(missing, existing)}")
 
 
 def tree_of(model: Any, names: Mapping[str, Any], order: Mapping[str, int]) -> dict[str, Any]:

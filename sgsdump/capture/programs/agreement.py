@@ -99,7 +99,10 @@ class Differences:
         """Yield a sentence for each model whose outputs differ from the program's."""
         for model, outputs in self._unequal.items():
             worst = _worst(outputs)
-            yield f"{model}: the outputs differ from the program's ({worst.name}): {_how(worst)}{self._reasons[model]}"
+            yield (
+                f"{model}: the recomputed outputs differ from the program's outputs, most at "
+                f"{worst.name}: {_how(worst)}{self._reasons[model]}"
+            )
 
     def add(
         self,
@@ -147,5 +150,7 @@ def _reason(captured: CapturedModel, feed: Mapping[str, np.ndarray], run: Captur
         return ""
     level = captured.options.get("level", "")
     if same:
-        return f"; with the program's options ({level}), the model reproduces the program's outputs"
-    return f"; with the program's options ({level}), the model does not reproduce the program's outputs either"
+        return f"; run with the program's session options ({level}), the model reproduces the program's outputs"
+    return (
+        f"; run with the program's session options ({level}), the model does not reproduce the program's outputs either"
+    )

@@ -38,7 +38,7 @@ class Value:
     def array(self) -> np.ndarray:
         """Return the values. Raises InputError if they were not kept or the file is damaged."""
         if self.file is None:
-            raise InputError(f"{self.name!r} was not kept: {self.why or 'there is no file'}")
+            raise InputError(f"{self.name!r} has no values in the dump: {self.why or 'there is no file'}")
         try:
             dtype = dtype_named(self.dtype)
             raw = self.file.read_bytes()
@@ -99,7 +99,7 @@ def captured_models(root: Path, processes: Iterable[Process]) -> list[CapturedMo
 def opened(captured: CapturedModel) -> Model:
     """Return the model. Raises ModelError if it was not kept or cannot be read."""
     if captured.file is None:
-        raise ModelError(f"model {captured.path or ''} was not kept: {captured.why or 'the file is gone'}")
+        raise ModelError(f"model {captured.path or ''} is not in the dump: {captured.why or 'the file is gone'}")
     return open_model(captured.file, in_place=True)
 
 

@@ -115,7 +115,7 @@ def _wrong(graph: GraphRun) -> str:
     if graph.dtype not in EPS:
         off = f"differs in {graph.differing} of {graph.elements} elements"
     return (
-        f"{graph.name} ({graph.operators} operators compiled by {graph.backend}; {graph.where}) disagrees with torch "
-        f"run operator by operator: output {graph.output} {off} in step {graph.step}. The compiler causes this "
-        f"difference, not the model"
+        f"{graph.name} ({graph.operators} operators compiled by {graph.backend}; {graph.where}) does "
+        f"not match eager execution: output {graph.output} {off} in step {graph.step}. The compiler "
+        "causes this difference, not the model"
     )

@@ -197,11 +197,11 @@ def from_json(text: str) -> DumpControl:
     try:
         document = json.loads(text)
         if not isinstance(document, Mapping) or set(document) != set(FIELDS):
-            raise ValueError("the keys are not those of a DumpControl")
+            raise ValueError("the keys do not match the fields of DumpControl")
         steps = Steps(tuple((int(first), int(last)) for first, last in document["steps"]))
         return dump_control(**{name: _frozen(value) for name, value in document.items()} | {"steps": steps})
     except (ValueError, TypeError) as error:
-        raise ConfigError(f"a dump control is damaged: {str(error)[:200]}") from None
+        raise ConfigError(f"invalid JSON of a DumpControl: {str(error)[:200]}") from None
 
 
 def _frozen(value: Any) -> Any:

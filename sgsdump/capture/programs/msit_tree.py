@@ -264,8 +264,10 @@ def new_tree(output: Path) -> Path:
         except FileExistsError:
             continue
         except OSError as error:
-            raise OutputError(f"cannot write into {output}: {error.strerror or error}; use another with -o") from None
-    raise OutputError(f"cannot write into {output}: it already has a thousand dumps of this second")
+            raise OutputError(
+                f"cannot write into {output}: {error.strerror or error}; use another folder with -o"
+            ) from None
+    raise OutputError(f"cannot write into {output}: it already contains 1000 dumps with the timestamp of this second")
 
 
 def write_beside(root: Path, processes: Sequence[Process], types: Iterable[str], command: Sequence[str] = ()) -> None:

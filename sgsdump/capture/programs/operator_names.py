@@ -70,8 +70,8 @@ def check_names(control: DumpControl, output: Path, command: Sequence[str]) -> N
     lacking = [] if ran is None else list(unmatched(control, ran))
     if lacking:
         raise ConfigError(
-            f"{lacking[0]}, according to {tree}, the dump of the same command. To run the program anyway, use "
-            "another -o."
+            f"{lacking[0]}, according to the previous dump of this command ({tree}). To run the "
+            "program anyway, select another output folder with -o."
         )
 
 
@@ -82,8 +82,8 @@ def told_types(prefixes: Sequence[str], program: str) -> Iterator[str]:
         if types and not any(_begins(kind, prefix) for kind in types):
             near = _near(prefix, map(_short, types))
             yield (
-                f"no operator type of torch or onnxruntime begins with {prefix!r}{near}; the dump looks for it among "
-                f"the program's own modules and operators"
+                f"no operator type of torch or onnxruntime begins with {prefix!r}{near}; only the "
+                "program's own modules and operators can match"
             )
 
 

@@ -115,7 +115,7 @@ def types_of(options: CaptureOptions) -> tuple[str, ...]:
         if name not in TYPES:
             raise ConfigError(f"--type {quoted(name)} is unknown; use any of {', '.join(TYPES)}")
     if "stats" in types and "tensor" not in types:
-        raise ConfigError("--type stats needs tensor too: --type model tensor stats")
+        raise ConfigError("--type stats also requires tensor, as in --type model tensor stats")
     return tuple(dict.fromkeys([*types, *(["layer"] if "model" in types else [])]))
 
 
@@ -294,7 +294,9 @@ def _check_conflicts(options: CaptureOptions) -> None:
         if is_given:
             raise ConfigError(f"{conflict}; {advice}")
     if _mode(options) == "output" and _among(TIMES, msit.time, "3", "-time") == "before":
-        raise ConfigError("-time 0 with outputs only selects nothing: outputs do not exist before the operator runs")
+        raise ConfigError(
+            "-time 0 selects nothing if only outputs are dumped: outputs do not exist before the operator runs"
+        )
 
 
 def _mode(options: CaptureOptions) -> Mode:

@@ -266,8 +266,8 @@ def _left_out(process: Process) -> Iterator[str]:
         yield f"process {process.pid}: {these} not dumped, {named}: {why}"
     if process.counts.unwritten:
         yield (
-            f"process {process.pid}: {process.counts.unwritten} inputs and outputs were unwritten memory (torch.empty "
-            "and similar): they are not dumped and not compared"
+            f"process {process.pid}: {process.counts.unwritten} inputs and outputs were uninitialised "
+            "memory (torch.empty and similar). Their values are not dumped and not compared"
         )
 
 
@@ -282,8 +282,8 @@ def _cut_off(process: Process, status: int) -> str:
     has_steps = process.kinds.get("step", 0) + process.kinds.get("ort_run", 0)
     when = "between two steps" if has_steps else "before its first step"
     return (
-        f"process {process.pid} was ended {when} (killed, as by "
-        "multiprocessing.Pool, or replaced by another program): the steps that it began are complete"
+        f"process {process.pid} was killed (for example by multiprocessing.Pool) or replaced by "
+        f"another program {when}. The steps that this process began are complete"
     )
 
 

@@ -54,7 +54,10 @@ def plan_of(options: DumpOptions) -> Plan:
             f"dump_config.dump_mode {explicit['dump_mode']}: {file} sets dump_scene watcher, which dumps outputs only"
         )
     if control.scene == "overflow" and any(entry.model_name or entry.layer for entry in acl.entries):
-        raise ConfigError(f"{file}: dump_debug on checks every operator and cannot be combined with models; remove one")
+        raise ConfigError(
+            f"{file}: dump_debug on checks every operator and cannot be combined with model_name or "
+            "layer; remove one of the settings"
+        )
     enabled = options.enable_dump and (control.enabled or "dump_layer" in explicit)
     whole = tuple((entry.model_name, entry.layer) for entry in acl.entries if entry.layer or not entry.op_name_ranges)
     models = whole if control.operators.models else ()
@@ -97,7 +100,9 @@ def _checked_folder(path: str | Path, option: str) -> Path:
     if not folder.is_dir():
         raise ConfigError(f"{option} {str(path)!r} is not a folder; create it first")
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        raise ConfigError(f"{option} {str(path)!r} is not readable and writable; change its permissions or use another")
+        raise ConfigError(
+            f"{option} {str(path)!r} is not readable and writable; change its permissions or use another folder"
+        )
     return folder.absolute()
 
 

@@ -70,8 +70,8 @@ def outputs_of(reference: Path) -> dict[str, Output]:
         stored = np.asarray(record.tensor.stored())
         if stored.dtype.kind not in "iu":
             raise ConfigError(
-                f"{reference} holds dequantised values of {record.name}; the board's integers are compared with a dump "
-                f"without dequantFixed in DebugConfig.txt"
+                f"{reference} holds dequantised values of {record.name}, but the board's outputs are "
+                "integers; dump again without dequantFixed in DebugConfig.txt"
             )
         known = info.quant is not None and np.ndim(info.quant.scale) == 0
         scale = float(info.quant.scale) if known and info.quant else None

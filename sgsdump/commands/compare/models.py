@@ -85,7 +85,9 @@ def _lines(options: Options, comparison: Comparison, unlike: int, shown: int) ->
     else:
         yield f"{unlike} of {count} weights differ, {count - unlike} {'is' if count - unlike == 1 else 'are'} equal."
     if shown < unlike:
-        yield f"{unlike - shown} more weights differ less; --top {unlike} lists all, --csv FILE writes all."
+        yield (
+            f"{unlike - shown} more weights have smaller differences; --top {unlike} lists all, --csv FILE writes all."
+        )
     for failed in comparison.failed:
         yield f"Not compared: {failed.pair.benchmark.name}: {failed.reason}"
     for path, lacking in (

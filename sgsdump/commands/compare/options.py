@@ -392,7 +392,7 @@ def _metrics() -> str:
 
     further = " ".join(name for name in METRICS if name not in ALWAYS)
     tools = " or ".join(VENDOR_METRICS)
-    return f"further metrics, or all: {further}; or a tool whose own metrics are printed: {tools}"
+    return f"further metrics, or all: {further}; or a tool, to print the metrics of this tool: {tools}"
 
 
 def _limits(text: str) -> list[tuple[str, str, float]]:

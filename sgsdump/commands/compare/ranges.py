@@ -31,7 +31,9 @@ def compare_ranges_of(options: Options) -> int:
     limits, output = options.measuring.limit, options.output
     other = next((name for _, name, _ in limits if name != APART), None)
     if other is not None:
-        raise ConfigError(f"--limit {other}: the only metric of ranges is {APART!r}, as in --limit {APART}=1.5")
+        raise ConfigError(
+            f"--limit {other}: only the metric {APART!r} applies to calibration ranges, as in --limit {APART}=1.5"
+        )
     check_outputs([output.csv, output.json], [options.sample, options.benchmark])
     for path, beside in ((options.sample, options.benchmark), (options.benchmark, options.sample)):
         if not holds_ranges(path) and path.exists():

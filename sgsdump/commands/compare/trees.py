@@ -81,8 +81,8 @@ def pairs_of_trees(options: Options) -> RunPairs | None:
     pairs = pair_runs(*sides)
     if not pairs.pairs:
         raise ConfigError(
-            f"no run of {options.sample} ({sides[0][0]} …) has the step and rank of a run of {options.benchmark} "
-            f"({sides[1][0]} …); choose one run of each: TREE@step=N"
+            f"no run of {options.sample} ({sides[0][0]} …) has the same step and rank as a run of "
+            f"{options.benchmark} ({sides[1][0]} …); select one run of each with TREE@step=N"
         )
     return pairs
 
@@ -292,8 +292,8 @@ def _of_other_tensors(comparison: Comparison) -> str:
         return ""
     first = shown(comparison.suspects[0].name)
     return (
-        f"{len(comparison.suspects)} of {len(comparison)} layers share only the name with the other tensor, first "
-        f"{first}"
+        f"{len(comparison.suspects)} of {len(comparison)} layers have the same name as a different "
+        f"tensor of the other dump; the first is {first}"
     )
 
 
@@ -385,18 +385,18 @@ def _order_lines(pairs: RunPairs) -> Iterator[str]:
     if pairs.by_inputs and others:
         first = f"{shown(str(others[0][0]))} of the sample with {shown(str(others[0][1]))}"
         yield (
-            f"Runs of several threads or processes, paired by their inputs: {pairs.by_inputs}; pairs of different "
-            f"steps: {len(others)}, first {first}."
+            f"{pairs.by_inputs} runs of several threads or processes were paired by their inputs. "
+            f"Pairs with different steps: {len(others)}; the first is {first}."
         )
     if pairs.by_order:
         yield (
-            f"The order of the runs may differ: {pairs.by_order} runs of several threads or processes were paired in "
-            "their order, because no run of the other side has the same inputs."
+            f"The order of the runs may differ: {pairs.by_order} runs of several threads or processes "
+            "were paired by position, because no run of the other dump has the same inputs."
         )
     if pairs.moved:
         yield (
-            f"The order of the runs differs: {pairs.moved} runs have the inputs of another run of the other side. "
-            "Select the runs to compare with TREE@step=N on each side."
+            f"The order of the runs differs: {pairs.moved} runs have the same inputs as a different "
+            "run of the other dump. Select the runs to compare with TREE@step=N on each side."
         )
 
 

@@ -56,14 +56,15 @@ def split_fused(
         found = [each for each in found if any(part in tensors[1 - each[0]] for part in each[2])]
         if not found:
             raise ConfigError(
-                f"the name map splits {one.name}, but no dump has a module of this path whose parts "
-                f"({listed(one.parts, 3)}) are in the other dump"
+                f"the name map splits module {one.name}, but neither dump has this module while the "
+                f"other dump has its parts ({listed(one.parts, 3)})"
             )
         for side, path, parts in found:
             missing = [part for part in parts if part not in tensors[1 - side]]
             if missing:
                 raise ConfigError(
-                    f"the name map splits {path} of the {SIDES[side]}; the {SIDES[1 - side]} has no {missing[0]}"
+                    f"the name map splits module {path} of the {SIDES[side]}, but the "
+                    f"{SIDES[1 - side]} has no part {missing[0]}"
                 )
             of_parts = [tensors[1 - side][part] for part in parts]
             for how, record, cut, part in _taken_apart(one.axis, path, tensors[side][path], of_parts):

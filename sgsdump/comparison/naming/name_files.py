@@ -266,5 +266,5 @@ def layers_of(document: Any, path: Path) -> Layers:
         raise FormatError(f"{path} is not a layer mapping: {{class: {{name: name}}}}")
     for old, new in (item for names in document.values() for item in names.items()):
         if not all((*old.split("."), *new.split("."))):
-            raise FormatError(f"{path}: {quoted(old)}: {quoted(new)} has an empty part")
+            raise FormatError(f"{path}: {quoted(old)}: {quoted(new)}: one of these names has an empty part")
     return {TOP if key == _OLD_TOP else key: names for key, names in document.items()}

@@ -254,7 +254,9 @@ def links_of_mindie_map(documents: Mapping[Path, Any]) -> list[Link]:
                 layers.append(row)
     if bool(nodes) != bool(layers):
         name = "mindie_rt_op_mapping.json" if nodes else "mindie_torch_op_mapping.json"
-        raise ConfigError(f"{next(iter(documents))} is one of two files; give {name} too, with a second --name-map")
+        raise ConfigError(
+            f"{next(iter(documents))} is one of two required files; also give {name} with a second --name-map"
+        )
     return [*links, *_joined(nodes, layers)]
 
 

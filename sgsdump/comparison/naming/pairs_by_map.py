@@ -130,7 +130,8 @@ def _ambiguous(pairs: list[Pair], partners: list[Record], side: str, contested: 
     hows = " and ".join(dict.fromkeys(pair.how for pair in pairs))
     others = ", which others are paired with too" if len(pairs) == 1 and contested else ""
     return (
-        f"ambiguous: {hows} would pair it with {listed([r.name for r in partners], SHOWN, repr)} of the {side}{others}"
+        f"ambiguous: {hows} would pair this tensor with "
+        f"{listed([r.name for r in partners], SHOWN, repr)} of the {side}{others}"
     )
 
 
@@ -214,8 +215,9 @@ def pairs_by_names(state: Unsettled, names: Mapping[str, str]) -> None:
         if not _fits(other_way, of_sample, of_benchmark):
             side = "sample" if any(name in of_benchmark for name in names) else "benchmark"
             raise ConfigError(
-                f"the name map names no tensor of the {side}; it must map benchmark names to sample names "
-                f"(it begins with {next(iter(names.items()))}). Check that it belongs to these models"
+                f"no name in the name map is a tensor of the {side}; each entry must map a benchmark "
+                f"name to a sample name (the first entry is {next(iter(names.items()))}). Check that "
+                "the map belongs to these models"
             )
         names, how = other_way, "map (sample to benchmark)"
     for benchmark_name, sample_name in names.items():

@@ -383,7 +383,8 @@ class _Stages:
             return OWN
         if name in by_stage:
             return (
-                f"an earlier value of a blob that in-place layers overwrite; the {self.blobs.side} has the last value"
+                "this tensor is an earlier value of a blob that in-place layers overwrite; the "
+                f"{self.blobs.side} contains only the last value"
             )
         if without_copy(name) != name:
             return "a copy of a tensor that the converter added"

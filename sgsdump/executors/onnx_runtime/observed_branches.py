@@ -231,6 +231,7 @@ class BranchGuard:
             if all(not name or name in values for name in choice.reads) and choice.taken(values) != branch:
                 of = f"{label}: " if label else ""
                 raise InputError(
-                    f"{of}{choice.kind} {choice.node!r} would take another branch than {branch!r}, for which the model "
-                    f"was created. Use other inputs, or create the model with inputs such as these."
+                    f"{of}with these inputs, {choice.kind} {choice.node!r} takes a different branch "
+                    f"than {branch!r}, for which the model was created. Use other inputs, or create "
+                    "the model again with inputs such as these."
                 )

@@ -157,7 +157,7 @@ class StagedGraph:
         try:
             session.run_with_iobinding(entry.binding)
         except REFUSALS as error:
-            raise ModelError(f"the network with these plans cannot run: {message_of(error)}") from None
+            raise ModelError(f"the model cannot run with these INT16 plans: {message_of(error)}") from None
         entry.made = dict(zip(part.makes, entry.binding.get_outputs()))
         for name, value in entry.made.items():
             entry.binding.bind_ortvalue_output(name, value)

@@ -78,7 +78,9 @@ def type_proto(text: str, shape: Sequence[int] | None) -> TypeProto:
     if kind == "map":
         key, _, value = inner.partition(",")
         return onnx.helper.make_map_type_proto(_element_type(key), type_proto(value, None))
-    raise ModelError(f"the model computes a value of type {text}, which is not supported between segments")
+    raise ModelError(
+        f"the model computes a value of type {text}, which sgsdump cannot pass from one model segment to the next"
+    )
 
 
 def _element_type(word: str) -> int:

@@ -101,7 +101,8 @@ class _Cluster:
             if future.status == "error":
                 raise
             raise WorkerError(
-                f"a finished result did not arrive from {self._address} in {SILENT_SECONDS:g} s; is a machine frozen?"
+                f"the cluster at {self._address} finished a task, but its result did not arrive "
+                f"within {SILENT_SECONDS:g} s; is a machine frozen?"
             ) from error
         except CancelledError as error:
             raise WorkerError(f"the connection to the scheduler at {self._address} was lost") from error

@@ -185,7 +185,7 @@ def run(args: argparse.Namespace) -> int:
         read_quant_file(quant_file)  # fails early, before the model is opened
     target = options.output or Path(f"{network.model.stem}_fixed.onnx")
     if target.suffix == ".sim":
-        raise ConfigError(f"{target}: calibrate writes ONNX, no .sim file; name {target.with_suffix('.onnx')}")
+        raise ConfigError(f"{target}: calibrate writes ONNX, not .sim; use the name {target.with_suffix('.onnx')}")
     metric = load_metric(options.metric) if options.metric else None
     fuse = not debug.disable_domain_fuse_ops
     how = How(_level(options), quant_file, options.sensitivity_threshold, fuse, options.range_room, options.plan_of)

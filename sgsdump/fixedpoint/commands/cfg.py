@@ -71,11 +71,11 @@ def run(args: argparse.Namespace) -> int:
     if options.model is not None:
         return _write_input_config(options)
     if options.preprocess or options.image or options.weight_file or options.part:
-        raise ConfigError("-n, -i, --weight-file and --model-outputs belong to a model; give it with -m")
+        raise ConfigError("-n, -i, --weight-file and --model-outputs require a model; give the model with -m")
     files = {file.name: file for file in sorted(templates().iterdir()) if file.suffix in (".txt", ".ini")}
     if options.name is None:
         if options.output is not None:
-            raise ConfigError(f"name the file to write into {options.output}: {', '.join(files)}")
+            raise ConfigError(f"choose the template to write to {options.output}: {', '.join(files)}")
         print("\n".join(files))
         return 0
     if options.name not in files:
@@ -97,8 +97,8 @@ def _write_input_config(options: Options) -> int:
     assert options.model is not None
     if options.name != NAME:
         raise ConfigError(
-            f"{options.name} is not the name of a template; with -m, write: sgsdump cfg {NAME} -m {options.model} -o "
-            "FILE"
+            f"{options.name}: with -m, cfg writes only input_config.ini; run: sgsdump cfg {NAME} -m "
+            f"{options.model} -o FILE"
         )
     model = open_float_model(options.model, options.weight_file, InputConfig(()), options.part)
     specs = graph_inputs(model.proto)
@@ -131,6 +131,8 @@ def write_new(path: Path, content: bytes) -> None:
         with open(path, "xb") as file:
             file.write(content)
     except FileExistsError:
-        raise OutputError(f"{path} exists and is left as it is; move it away, or run this in another folder") from None
+        raise OutputError(
+            f"{path} already exists and was not changed; move the file away, or run the command in another folder"
+        ) from None
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from error

@@ -117,7 +117,10 @@ def open_as(
     from sgsdump.models.model import WHOLE, open_model
 
     if kind != "Float" and part:
-        raise ConfigError("--model-inputs and --model-outputs cut a float model; give them to calibrate")
+        raise ConfigError(
+            "--model-inputs and --model-outputs apply to float models only; to cut a fixed model, pass "
+            "these options to calibrate"
+        )
     if kind == "Offline":
         from sgsdump.fixedpoint.sim.readers import read_image
 

@@ -48,8 +48,8 @@ class ClippedRange:
 
     def __str__(self) -> str:
         return (
-            f"{self.name}: calibrated values {self.low:g} to {self.high:g} are clipped to {self.held_low:g} to "
-            f"{self.held_high:g}"
+            f"{self.name}: the calibration range {self.low:g} to {self.high:g} is clipped to "
+            f"{self.held_low:g} to {self.held_high:g}"
         )
 
 

@@ -162,8 +162,9 @@ class InputDifference:
         far = f"up to {self.largest:.3g}"
         far += f", {self.levels:.3g} grey levels" if self.levels <= WHITE else ""
         return (
-            f"input {self.name!r}: the float and the fixed model get different images ({far}). "
-            f"Make the preprocess file agree with mean, std_value and the channel order of input_config"
+            f"input {self.name!r}: the float and the fixed model get different images (difference "
+            f"{far}). Make the preprocess file consistent with mean, std_value and the channel order "
+            "in input_config"
         )
 
 

@@ -265,7 +265,8 @@ def _raised(analysis: Analysis, param: QuantParam, subject: str) -> list[str]:
         stored = param.name in analysis.stored
         if stored and domain[param.name] not in {domain[name] for name in (*analysis.first_inputs, *analysis.pictures)}:
             raise ConfigError(
-                f"{subject} is set to bit = 8, but no convolution reads it: it is always INT16. Write bit = 16"
+                f"{subject} is set to bit = 8, but no convolution reads this tensor, so the tensor is "
+                "always INT16. Write bit = 16"
             )
         return []
     if param.bit == 16 and analysis.pictures.intersection((param.name, *inputs)):

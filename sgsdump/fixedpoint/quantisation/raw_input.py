@@ -47,7 +47,8 @@ def raw_inputs(model: Model, feed: Mapping[str, np.ndarray]) -> Iterator[tuple[s
     entries = facts.origin.inputs if facts and facts.origin else ()
     if facts is None or not entries:
         raise ConfigError(
-            f"{model.path}: the inputs of input_config.ini are not stored in the model. Make it again with calibrate"
+            f"{model.path}: the inputs of input_config.ini are not stored in the model. Create the "
+            "model again with calibrate"
         )
     for entry in entries:
         array = feed[entry.name]
@@ -83,7 +84,9 @@ def raw_input(array: np.ndarray, form: str, blue_first: bool = False, scale: flo
         steps = np.trunc(array.astype(np.float64) / float(np.float32(scale)))
         return pad_channels(np.clip(steps, -32768, 32767).astype("<i2")).tobytes()
     if array.ndim != 4 or form.startswith("RAWDATA"):
-        raise ConfigError(f"the board's buffer for an input of format {form} and shape {list(array.shape)} is unknown")
+        raise ConfigError(
+            f"the board's buffer layout is unknown for an input of format {form} and shape {list(array.shape)}"
+        )
     return b"".join(_picture(pixels, form, blue_first) for pixels in _bytes(array))
 
 

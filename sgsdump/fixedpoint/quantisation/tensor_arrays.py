@@ -138,8 +138,8 @@ class RaisedInputs:
             if name not in aliases and word in (source, self.blobs.get(source)):
                 layer = aliases[0].removesuffix(_RESHAPED)
                 return (
-                    f"tensor_arrays names {word!r}, which the InnerProduct {layer!r} reads: the SDK knows that input "
-                    f"by the layer's name. Use {layer}"
+                    f"tensor_arrays names {word!r}, the input of InnerProduct {layer!r}, but the SDK "
+                    f"names this input after the layer. Use {layer}"
                 )
         words = chain.from_iterable(self.words.values())
         near = hint(word, list(dict.fromkeys([*words, *self.sdk_names])))
@@ -160,6 +160,6 @@ def with_raised_inputs(config: InputConfig, proto: ModelProto) -> tuple[InputCon
 def wider(word: str, names: Iterable[str]) -> str:
     """Return a note on a word that raises more than it names."""
     return (
-        f"tensor_arrays {word!r} also raises {listed(tuple(names))}: the SDK raises every convolution whose first "
-        f"input's name begins with this word"
+        f"tensor_arrays entry {word!r} also raises {listed(tuple(names))} to INT16: the SDK raises "
+        "every convolution whose first input has a name that begins with this entry"
     )

@@ -149,8 +149,8 @@ def _measured_lines(measurement: Measurement, exact: Exact, limits: Thresholds) 
     """Yield a line for each judged tensor, and the mean of several."""
     pictures = counted(measurement.pictures, "image")
     yield (
-        f"Output error (RMSE) against the float model in the chip's integers; {pictures}, {measurement.runs} runs; "
-        f"beyond the limits means {limits}:"
+        "Output error (RMSE) of the model in the chip's integers against the float model; "
+        f"{pictures}, {measurement.runs} runs; 'beyond the limits' means {limits}:"
     )
     plans = [("all INT8", exact.all_8), ("these raised", exact.raised), ("all INT16", exact.all_16)]
     columns = [(title, plan.sums) for title, plan in plans if plan is not None]
@@ -164,8 +164,9 @@ def _measured_lines(measurement: Measurement, exact: Exact, limits: Thresholds) 
         yield f"  {'mean':<{width}}" + "".join(f"  {output_error(totals):12.4f}" for _, totals in columns)
     if exact.raised is not None and exact.foreseen is not None:
         yield (
-            f"The float approximation that ranks the convolutions predicted {output_error(exact.foreseen):.4f} for "
-            f"these raised, and {output_error(measurement.all_8):.4f} for all INT8."
+            "The float approximation that ranks the convolutions predicted an output error of "
+            f"{output_error(exact.foreseen):.4f} with these convolutions at INT16, and "
+            f"{output_error(measurement.all_8):.4f} with all convolutions at INT8."
         )
     if not exact.all_16.good(limits):
         yield int16_is_not_enough(limits)
@@ -173,7 +174,10 @@ def _measured_lines(measurement: Measurement, exact: Exact, limits: Thresholds) 
 
 def _on_the_maybes(names: str, exact: Exact | None, limits: Thresholds) -> str:
     if exact is None:
-        return f"The rules of thumb cannot decide. Measure on images (-i) to know whether to raise {names}."
+        return (
+            f"The rules of thumb are inconclusive. Measure on images (-i) to find out whether {names} "
+            "must be raised to INT16."
+        )
     if not exact.all_8.good(limits):
         return f"No single convolution causes most of the error. Best candidates: {names}."
     return f"No INT16 needed. Best candidates for a smaller error: {names}."
@@ -184,8 +188,8 @@ def _rules_alone(rows: Sequence[Row]) -> Iterator[str]:
     past = [row.name for row in rows if not (row.finite and DOCUMENTED.hold(row.cos, row.rmse, row.mse))]
     if past:
         yield (
-            f"{len(past)} of {len(rows)} layers have {DOCUMENTED}, but no rule of thumb names a convolution to raise: "
-            f"{listed(past, MOST_NAMES)}."
+            f"{len(past)} of {len(rows)} layers have {DOCUMENTED}, but no rule of thumb selects a "
+            f"convolution to raise to INT16. Layers: {listed(past, MOST_NAMES)}."
         )
     else:
         yield "No rule of thumb asks for INT16. This does not show that INT8 is enough."

@@ -134,7 +134,10 @@ def layers_text(finding: Finding, limits: Thresholds, inner: int) -> str:
 def _short_cause(finding: Finding) -> str:
     figures = finding.figures
     if finding.facts["reason"] == "picture":
-        return f"{finding.layer} ({finding.op_type}), which reads the image, {percent(figures['brings'])}"
+        return (
+            f"{finding.layer} ({finding.op_type}), which reads the image, causes "
+            f"{percent(figures['brings'])} of the error"
+        )
     back = f"INT16 removes {percent(figures['gives_back'])}, " if figures["gives_back"] > 0 else ""
     return (
         f"tensor {finding.facts['input']}, input of {finding.layer} ({finding.op_type}): {back}INT8 causes "

@@ -47,10 +47,12 @@ def summary(cured: Cured) -> str:
         return "no improvement found; the model is unchanged"
     taken = ", ".join(step.cure for step in cured.steps if step.taken)
     if cured.expected_gain is None:
-        return f"cured ({taken}); the gain on other images is unknown: give {FEWEST_HELD_OUT} different images or more"
+        return (
+            f"cured ({taken}); the effect on other images is unknown; give at least {FEWEST_HELD_OUT} different images"
+        )
     return (
-        f"cured ({taken}); expected error on other images: {errors(cured.expected)}, {cured.expected_gain:.3g} of the "
-        f"original's ({_spread(cured.by_image)})"
+        f"cured ({taken}); expected error on other images: {errors(cured.expected)}, which is "
+        f"{cured.expected_gain:.3g} times the original error ({_spread(cured.by_image)})"
     )
 
 

@@ -354,8 +354,8 @@ def _where(diagnosis: Diagnosis, comparison: Comparison) -> Iterator[str]:
         )
     else:
         yield (
-            f"Inferred from error metrics only, because no change could be measured: RMSE rises most at {row.name} "
-            f"({row.op_type})."
+            "Inferred from error metrics only, because no modified model could be measured: RMSE "
+            f"rises most at {row.name} ({row.op_type})."
         )
 
 
@@ -532,12 +532,12 @@ def _promised(diagnosis: Diagnosis, advice: MeasuredAdvice, promise: Promise) ->
     if held_out is None:
         before, images = output_error(advice.outputs.sums), counted(len(advice.outputs.pictures), "image")
         return (
-            f"Output error {before:.3g} → {promise.error:.3g}, {state} (measured in the chip's integers on {images})."
+            f"Output error: {before:.3g} → {promise.error:.3g}, {state} (measured in the chip's integers on {images})."
         )
     before, after = held_out.expected(AS_IT_IS).expected, held_out.expected(PLAN)
     return (
-        f"Expected output error on new images {before:.3g} → {after.expected:.3g}, {state} (measured in the chip's "
-        f"integers)."
+        f"Expected output error on new images: {before:.3g} → {after.expected:.3g}, {state} (measured "
+        "in the chip's integers)."
     )
 
 
@@ -550,8 +550,8 @@ def _costs(advice: MeasuredAdvice, promise: Promise) -> str:
     new = sum(name not in advice.measured.raised for name in smaller.names)
     which = "only the most certain input" if new == 1 else f"only the {new} most certain inputs"
     return (
-        f"{text}. With {which} at INT16, the weights take {percent(smaller.rate)} and the output error is "
-        f"{smaller.error:.3g}."
+        f"{text}. With {which} at INT16, the weights take {percent(smaller.rate)} of their INT16 "
+        f"size, and the output error is {smaller.error:.3g}."
     )
 
 

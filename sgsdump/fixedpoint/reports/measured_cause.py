@@ -49,9 +49,9 @@ def cause_text(finding: Finding, images: int = 0) -> str:
         )
     if reason == "misread":
         return (
-            f"the operators that read Softmax {finding.layer} use {finding.figures['factor']:.2g} times its "
-            f"true scale, as in the SDK's fixed model. More bits do not repair "
-            f"{listed(list(finding.names), MOST_NAMED)}"
+            f"the operators that read the output of Softmax {finding.layer} use "
+            f"{finding.figures['factor']:.2g} times its true scale, as in the SDK's fixed model. "
+            f"INT16 does not repair {listed(list(finding.names), MOST_NAMED)}"
         )
     if reason == "picture":
         return (
@@ -146,8 +146,8 @@ def _of_kernels(finding: Finding, on: str) -> str:
         else "fused operators compute different values"
     )
     return (
-        f"the kernels of onnxruntime on this processor: {how}. {on}: output error {figures['as_run']:.3g}, but "
-        f"{least:.3g} with exact kernels"
+        f"the kernels of onnxruntime on this processor: {how}. {on}: output error "
+        f"{figures['as_run']:.3g} with these kernels, {least:.3g} with exact kernels"
     )
 
 
@@ -159,8 +159,8 @@ def remedy_text(finding: Finding) -> str:
     reason = finding.facts.get("reason", "")
     if reason == "misread":
         return (
-            f"cut the model before the Softmax {finding.layer}, and compute the rest on the processor: --model-outputs "
-            f"{finding.facts['input']} and the other outputs"
+            f"cut the model before Softmax {finding.layer}, and compute the rest on the CPU. Set "
+            f"--model-outputs to {finding.facts['input']} and the other outputs"
         )
     if reason in root_causes.CAUSES:
         return root_causes.remedy_text(finding)

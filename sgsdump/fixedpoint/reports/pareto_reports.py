@@ -84,8 +84,14 @@ def limits_line(limits: Limits) -> str:
     """Return a sentence on whether INT8 is within the limits."""
     held = ", held out too" if limits.held_out else ""
     if not limits.past:
-        return f"INT8 is within the limits ({_allowed(limits)}) on all {limits.pictures} images{held}: no INT16 needed"
-    return f"INT8 exceeds the limits ({_allowed(limits)}) on {limits.pictures} images{held}: {listed(limits.past)}"
+        return (
+            f"With all convolutions at INT8, the outputs are within the limits ({_allowed(limits)}) on "
+            f"all {limits.pictures} images{held}: no INT16 needed"
+        )
+    return (
+        f"With all convolutions at INT8, outputs exceed the limits ({_allowed(limits)}) on "
+        f"{limits.pictures} images{held}: {listed(limits.past)}"
+    )
 
 
 def _allowed(limits: Limits) -> str:
@@ -101,30 +107,36 @@ def ending_lines(result: Pareto) -> Iterator[str]:
     if result.effort.unsearched:
         yield f"not tried: {'; '.join(result.effort.unsearched)}"
     for name in result.left_out:
-        yield f"not counted: {name}, whose error at INT16 is infinite; check that it is not zero in the float model"
+        yield (
+            f"not counted: output {name}, because its error at INT16 is infinite; check that this output "
+            "is not zero in the float model"
+        )
     if result.limits is not None and not result.limits.taken:
-        yield (f"warning: no tried plan is within the limits ({_allowed(result.limits)}); * is chosen by its error")
+        yield (
+            f"warning: no tried plan is within the limits ({_allowed(result.limits)}); plan * is chosen by its error"
+        )
     for name, (error, low) in worsened(result).items():
         yield (
-            f"warning: * makes output {name} worse than INT8 (error {error:.3g}, INT8 {low:.3g}); use "
-            f"--objective worst or --objective {name}"
+            f"warning: plan * makes output {name} worse than INT8 does (error {error:.3g}, INT8 "
+            f"{low:.3g}); use --objective worst or --objective {name}"
         )
     taken = result.taken
     names = ", ".join(taken.raised[:6]) + (" …" if len(taken.raised) > 6 else "")
-    yield f"*: {len(taken.raised)} convolutions at INT16{': ' + names if names else ''}"
+    yield f"plan *: {len(taken.raised)} convolutions at INT16{': ' + names if names else ''}"
     macs = "" if taken.macs16 is None else f"; {taken.macs16:.0%} of the multiplications at INT16"
-    yield f"*: weights {taken.bytes} bytes, {taken.rate:.3f} of their INT16 size{macs}"
+    yield f"plan *: the weights take {taken.bytes} bytes, {taken.rate:.3f} of their INT16 size{macs}"
     if result.enough is not None and result.enough is not taken:
         small, large, of_what = _costs_of(result.cost, result.enough, taken)
         yield (
-            f"*: {small:.3f} of the {of_what} already remove 95 % of the error that INT16 can remove; "
-            f"{large - small:.3f} more change the error {result.enough.error:.3g} → {taken.error:.3g}"
+            f"plan *: a smaller plan with {small:.3f} of the {of_what} already removes 95 % of the "
+            f"error that INT16 can remove. The additional {large - small:.3f} change the error "
+            f"{result.enough.error:.3g} → {taken.error:.3g}"
         )
     yield from _expected_lines(result)
     yield from _metric_lines(result)
     if result.effort.off:
         searched = "" if math.isnan(taken.searched) else f" (approximation: {taken.searched:.3g})"
-        yield (f"*: chosen by its error in the chip's integers, {taken.error:.3g}{searched}; {how_far(result)}")
+        yield (f"plan *: chosen by its error in the chip's integers, {taken.error:.3g}{searched}; {how_far(result)}")
     yield from _held_lines(result)
 
 
@@ -135,7 +147,7 @@ def _expected_lines(result: Pareto) -> Iterator[str]:
         yield OF_CALIBRATION
         return
     before = "" if result.taken is result.rows[0] else f"INT8 {int8.expected:.3g} → "
-    yield f"expected error on new images: {before}* {taken.expected:.3g} ({unseen_text(taken, result.folds)})"
+    yield (f"expected error on new images: {before}plan * {taken.expected:.3g} ({unseen_text(taken, result.folds)})")
 
 
 def _metric_lines(result: Pareto) -> Iterator[str]:
@@ -150,8 +162,8 @@ def _metric_lines(result: Pareto) -> Iterator[str]:
         count, reached = counted(len(smallest.raised), "convolution"), math.floor(best * 1e4) / 1e4
         than = "is as good as any plan" if smallest.rate < result.taken.rate else f"is better than * ({taken:.4g})"
         yield (
-            f"by the metric, plan {smallest.label} with {count} at INT16 {than}: {best:.4g}; "
-            f'--target "metric>={reached:g}" selects the smallest such plan'
+            f"plan {smallest.label} ({count} at INT16) {than} by the metric: {best:.4g}; --target "
+            f'"metric>={reached:g}" selects the smallest plan that reaches this value'
         )
 
 
@@ -162,13 +174,14 @@ def _held_lines(result: Pareto) -> Iterator[str]:
         return
     which = "images held out of the calibration" if held.folds else "images that the search did not use"
     yield (
-        f"held out: on {held.pictures} {which}, the error of * is {taken.outputs.held_error:.3g} ({taken.error:.3g} on "
-        f"the {result.effort.pictures} images of the search)"
+        f"held out: on {held.pictures} {which}, the error of plan * is {taken.outputs.held_error:.3g} "
+        f"({taken.error:.3g} on the {result.effort.pictures} images of the search)"
     )
     if held.float_metric is not None and taken.outputs.held_metric is not None:
         yield (
-            f"held out: metric of * {taken.outputs.held_metric:.4g}, float model {held.float_metric[1]:.4g} "
-            f"({taken.outputs.metric:.4g} and {held.float_metric[0]:.4g} on the search's images)"
+            f"held out: metric of plan * {taken.outputs.held_metric:.4g}, of the float model "
+            f"{held.float_metric[1]:.4g} (on the images of the search: {taken.outputs.metric:.4g} and "
+            f"{held.float_metric[0]:.4g})"
         )
     if not held.confirmed:
         yield (
@@ -177,7 +190,10 @@ def _held_lines(result: Pareto) -> Iterator[str]:
         )
     elif held.beyond:
         rates = ", ".join(f"{rate:.3f}" for rate in held.beyond)
-        yield f"*: chosen instead of the plan of {rates} of the bytes, whose error on held-out images is much larger"
+        yield (
+            f"plan *: chosen instead of the plan with {rates} of the bytes, whose error on held-out "
+            "images is much larger"
+        )
 
 
 def how_far(result: Pareto) -> str:
@@ -187,7 +203,7 @@ def how_far(result: Pareto) -> str:
     if max(-low, high) < WITHIN:
         return f"the approximation was within {100 * WITHIN:.0f} % of this error {plans}"
     below = f"{100 * -low:.0f} % below to " if low < 0 else ""
-    return f"{plans}, the error is {below}{100 * max(high, 0):.0f} % above the approximation"
+    return f"{plans}, the error in the chip's integers is {below}{100 * max(high, 0):.0f} % above the approximation"
 
 
 def _costs_of(cost: str, smaller: Row, larger: Row) -> tuple[float, float, str]:

@@ -176,7 +176,7 @@ def details(diagnosis: QuantisedDiagnosis) -> Iterator[str]:
     if diagnosis.left_out:
         yield f"Contribution not measured, because of the tensor type: {listed(list(diagnosis.left_out), MOST_NAMED)}."
     if diagnosis.not_run:
-        yield f"Not judged: the model file as run by onnxruntime with default kernels: {diagnosis.not_run}."
+        yield (f"The model file could not be measured in onnxruntime with default kernels: {diagnosis.not_run}.")
 
 
 def _kernel_steps(kernels: KernelLoss, quantiser: str) -> Iterator[Step]:

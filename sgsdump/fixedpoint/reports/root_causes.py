@@ -95,9 +95,9 @@ def _odd(finding: Finding) -> str:
 def _unlike(finding: Finding) -> str:
     figures = finding.figures
     return (
-        f"the calibration images differ from the given images: {percent(figures['outside'])} of the values of "
-        f"{figures['layers']:.0f} of {figures['of']:.0f} layers are outside the calibration ranges. With a calibration "
-        f"on the given images, {_errors(figures)}"
+        f"the calibration images differ from the given images: {percent(figures['outside'])} of the "
+        f"values in {figures['layers']:.0f} of {figures['of']:.0f} layers are outside the calibration "
+        f"ranges. After calibration on the given images, {_errors(figures)}"
     )
 
 
@@ -106,9 +106,9 @@ def _wide(finding: Finding) -> str:
     if len(finding.names) == 1:
         return f"the calibration range of {_ranged(finding)}. With a range that fits, {_errors(figures)}"
     return (
-        f"the calibration ranges of {figures['layers']:.0f} of {figures['of']:.0f} layers are {figures['times']:.1f} "
-        f"times as wide as the given images need, first {finding.facts['input']}. With a calibration on the given "
-        f"images, {_errors(figures)}"
+        f"the calibration ranges of {figures['layers']:.0f} of {figures['of']:.0f} layers are "
+        f"{figures['times']:.1f} times as wide as the given images need; the first is "
+        f"{finding.facts['input']}. After calibration on the given images, {_errors(figures)}"
     )
 
 
@@ -132,9 +132,10 @@ def _ranged(finding: Finding) -> str:
 def _flat(finding: Finding) -> str:
     figures = finding.figures
     return (
-        f"the calibration images use only the grey levels {figures['low']:.0f} to {figures['high']:.0f}. With images "
-        f"that use 0 to 255, {percent(figures['outside'])} of the values of {figures['layers']:.0f} of "
-        f"{figures['of']:.0f} layers would be outside the calibration ranges"
+        f"the calibration images use only the grey levels {figures['low']:.0f} to "
+        f"{figures['high']:.0f}. With images that use 0 to 255, {percent(figures['outside'])} of the "
+        f"values in {figures['layers']:.0f} of {figures['of']:.0f} layers would be outside the "
+        "calibration ranges"
     )
 
 
@@ -142,9 +143,10 @@ def _operator(finding: Finding) -> str:
     figures = finding.figures
     ends = f" from {figures['low']:.3g} to {figures['high']:.3g}" if "low" in figures else ""
     return (
-        f"operator {finding.layer} ({finding.op_type}) has a wide range{ends}; one INT16 step is "
-        f"{figures['step']:.3g}. Rounding only this tensor to INT16 causes an output error of {figures['alone']:.3g}; "
-        f"with every convolution at INT16 the output error is {figures['left']:.3g}"
+        f"the output of operator {finding.layer} ({finding.op_type}) has a wide range{ends}; one "
+        f"INT16 step is {figures['step']:.3g}. Rounding only this tensor to INT16 causes an output "
+        f"error of {figures['alone']:.3g}; with every convolution at INT16, the output error is "
+        f"{figures['left']:.3g}"
     )
 
 
@@ -182,9 +184,9 @@ def _order(finding: Finding) -> str:
             f"reversed in input_config.ini"
         )
     return (
-        f"the calibration images had the opposite colour order (RGB or BGR): only with swapped channels of input "
-        f"{finding.facts['input']} do the given images fit the calibration ranges. With a calibration in the order of "
-        f"input_config.ini, {_errors(figures)}"
+        "the calibration images had the opposite colour order (RGB or BGR): the given images fit the "
+        f"calibration ranges only if the channels of input {finding.facts['input']} are swapped. "
+        f"After calibration in the colour order of input_config.ini, {_errors(figures)}"
     )
 
 
@@ -261,8 +263,9 @@ def _to_train(finding: Finding) -> str:
         )
     done = _normalised(finding.figures, "done")
     return (
-        f"find out how the training images were normalised. If with {done}, write these values into input_config.ini "
-        f"and the preprocess file, then diagnose again; until then, all results apply to the given images only"
+        f"find out how the training images were normalised. If they were normalised with {done}, "
+        "write these values into input_config.ini and the preprocess file, then diagnose again. "
+        "Until then, all results apply to the given images only"
     )
 
 

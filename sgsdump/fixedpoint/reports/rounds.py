@@ -40,8 +40,9 @@ def end_lines(search: RoundSearch, limits: Thresholds) -> Iterator[str]:
     if before is not None:
         yield (
             f"Round {before.number}: weights {before.run.rate:.3f} of their INT16 size, output error "
-            f"{before.error:.6f}. After lowering: {search.best.run.rate:.3f} and {search.best.error:.6f}, within the "
-            f"limits."
+            f"{before.error:.6f}. After convolutions were lowered to INT8: weights "
+            f"{search.best.run.rate:.3f} of their INT16 size, output error {search.best.error:.6f}, "
+            "within the limits."
         )
     yield from _plan_lines(search.best, search)
     yield from _outputs(search.best.run.outputs, limits, search.logits)

@@ -27,7 +27,7 @@ def worth_lines(worths: Worths, plan: str = ADVISED) -> Iterator[str]:
         return
     if of_float_there is not None:
         ways = "; ".join(f"{called[kind]} {_number(worth.metric)}" for kind, worth in held.items())
-        yield f"Metric on {count_there} held out: float {of_float_there:.4g}; {ways}."
+        yield f"Metric on {count_there} held out: float model {of_float_there:.4g}; {ways}."
     ways = "; ".join(f"{called[kind]} {worth.error:.3g} ({judged[kind].error:.3g})" for kind, worth in held.items())
     yield f"Squared error on {count_there} held out (in brackets: on the {count} used for judging): {ways}."
     if judged[AS_IT_IS].good and not worths.holds:

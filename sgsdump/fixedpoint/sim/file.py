@@ -249,7 +249,7 @@ def of_bytes(path: Path, data: Buffer) -> SimFile:
     operators = tuple(_operators(graph, kinds, len(tensors)))
     inputs, outputs = (tensor_indices(graph, field, len(tensors)) for field in (1, 2))
     if not operators or not outputs or not inputs:
-        raise FormatError("holds no operators, inputs or outputs")
+        raise FormatError("lacks operators, inputs or outputs")
     formats, matrices = tuple(_formats(graph)), tuple(_matrices(graph))
     return SimFile(path, kind, tensors, operators, inputs, outputs, data, _version(model), formats, matrices)
 

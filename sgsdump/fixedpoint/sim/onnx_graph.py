@@ -81,12 +81,12 @@ def _proto(builder: Builder) -> onnx.ModelProto:
     # The file also lists an output whose operator was fused into the next one. No operator makes that output.
     ends = [sim.tensors[index].name for index in dict.fromkeys(sim.outputs) if sim.tensors[index].name in made]
     if not ends:
-        raise FormatError("has no output that an operator makes")
+        raise FormatError("has no output that an operator computes")
     known = {*made, *builder.constants, *(sim.tensors[index].name for index in sim.inputs)}
     for node in builder.nodes:
         lost = next((name for name in node.input if name and name not in known), None)
         if lost is not None:
-            raise FormatError(f"has the tensor {lost!r}, which no operator makes")
+            raise FormatError(f"has the tensor {lost!r}, which no operator computes")
 
     def declared(name: str, shape: tuple[int, ...]) -> onnx.ValueInfoProto:
         sizes = [shape[axis] for axis in TO_NCHW] if len(shape) == 4 else list(shape)

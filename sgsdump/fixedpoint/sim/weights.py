@@ -142,7 +142,10 @@ def _check(size: int, shape: Sequence[int], itemsize: int, blocks: Blocks) -> No
     outputs, inputs = shape[0], shape[3]
     of_outputs, of_inputs = (blocks.outputs, blocks.outer_outputs), (blocks.inputs, blocks.outer_inputs)
     if min(of_outputs) < min(_VECTOR, outputs) or min(of_inputs) < min(_VECTOR, inputs):
-        raise FormatError(f"stores weights of shape {list(shape)} in blocks of {min(of_outputs + of_inputs)} channels")
+        raise FormatError(
+            f"stores weights of shape {list(shape)} in blocks of {min(of_outputs + of_inputs)} channels, "
+            "too few for this shape"
+        )
     count = math.prod(shape)
     if count > _MOST_DIAGONAL if blocks.diagonal else count * itemsize > size:
         raise FormatError(f"has {size} bytes of weights, fewer than their shape {list(shape)} needs")

@@ -291,7 +291,7 @@ class AgreementMetric:
         if agreement is None:
             shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in floats.items())
             raise InputError(
-                f"--metric {self.template} does not fit the outputs ({shapes}); use another metric, or none"
+                f"--metric {self.template} does not fit the outputs ({shapes}); use another metric, or omit --metric"
             )
         return agreement.share
 

@@ -132,8 +132,9 @@ class DumpTrial:
         for name in self.judged:
             if values[name].shape != floats[name].shape:
                 raise ValuesError(
-                    f"the shape of output {name!r} depends on the values: {list(values[name].shape)} and "
-                    f"{list(floats[name].shape)}. Tune the model without post-processing"
+                    f"output {name!r} has a shape that depends on the values "
+                    f"({list(values[name].shape)} and {list(floats[name].shape)}). Tune the model "
+                    "without post-processing"
                 )
         return score(values, {name: floats[name] for name in self.judged})
 

@@ -218,6 +218,7 @@ def _unreached(found: SearchResult, pool: PlanScores, exact: IntegerScores, targ
     rest = f", or give the search more time (not tried: {'; '.join(found.unsearched)})" if found.unsearched else ""
     every = "all " if found.exhaustive else "the "
     return (
-        f"--target {target}: none of {every}{len(pool.scores)} plans tried reaches the target in the chip's integers "
-        f"({len(exact.scores)} most promising plans were run); the best gives {best:.6g}. Set the target {number}{rest}"
+        f"--target {target}: none of {every}{len(pool.scores)} plans tried reaches the target. The "
+        f"{len(exact.scores)} most promising plans were run in the chip's integers; the best gives "
+        f"{best:.6g}. Set the target {number}{rest}"
     )

@@ -134,8 +134,8 @@ def ranges_of_model(graph: Graph, ranges: Mapping[str, Range], source: str) -> d
     pairs = pair_ranges([*names, *graph.constants], ranges)
     if not pairs.keys() & set(names):
         raise ConfigError(
-            f"{source}: no name is a layer of this model (file: {_first(ranges)}; model: {_first(names)}). Give the "
-            f"ranges of this model"
+            f"{source}: no name matches a layer of this model (names in the file: {_first(ranges)}; "
+            f"in the model: {_first(names)}). Give the ranges of this model"
         )
     return {name: ranges[listed] for name, listed in pairs.items()}
 
@@ -182,8 +182,9 @@ def _spread(convolutions: list[Convolution], ranges: Mapping[str, Range], dump: 
     pairs = pair_ranges(dict.fromkeys(conv.input for conv in convolutions), dict.fromkeys(names))  # type: ignore[arg-type]
     if not pairs:
         raise ConfigError(
-            f"{dump.path or 'the dump'}: no tensor is a convolution's input of this model (dump: {_first(names)}; "
-            f"model: {_first([conv.input for conv in convolutions])}). Give a dump of this model"
+            f"{dump.path or 'the dump'}: no tensor is the input of a convolution of this model (dump: "
+            f"{_first(names)}; model: {_first([conv.input for conv in convolutions])}). Give a dump "
+            "of this model"
         )
     own_names = {dumped: name for name, dumped in pairs.items()}
     few = Dump([names[name] for name in own_names], path=dump.path)

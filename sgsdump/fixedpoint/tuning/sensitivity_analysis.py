@@ -466,8 +466,9 @@ class SensitivityAnalysis:
         for name in names:
             if values[name].shape != against[name].shape:
                 raise ValuesError(
-                    f"the shape of output {name!r} depends on the values: {list(values[name].shape)} and "
-                    f"{list(against[name].shape)}. Use the model without post-processing"
+                    f"output {name!r} has a shape that depends on the values "
+                    f"({list(values[name].shape)} and {list(against[name].shape)}). Use the model "
+                    "without post-processing"
                 )
         return score(values, {name: against[name] for name in names}, axes=self._axes)
 

@@ -154,4 +154,6 @@ def _check_outputs(walk: PlanWalk, pictures: Sequence[Picture], names: Sequence[
                 f"INT8, because its size depends on values. Tune the model without post-processing"
             )
         if not np.isfinite(floats[name]).all():
-            raise InputError(f"output {name!r} of the float model contains NaN or infinity, so it cannot judge plans")
+            raise InputError(
+                f"output {name!r} of the float model contains NaN or infinity, so plans cannot be judged by this output"
+            )

@@ -260,10 +260,10 @@ def check(task: Task) -> None:
     if task.ranges is None and not network.data:
         raise ConfigError("--explain needs ranges; give --ranges TENSOR_MIN_MAX, or images to calibrate on with -i")
     if task.fixed is not None and task.dump is None:
-        raise ConfigError("--fixed is compared with the float model's dump; give --dump too")
+        raise ConfigError("--fixed requires a dump of the float model to compare with; also give --dump")
     measures = network.data or task.evaluate is not None
     if not measures and network.preprocess:
-        raise ConfigError("-n prepares images to measure on; give them with -i")
+        raise ConfigError("-n preprocesses images, but no images are given; give images with -i")
     if not measures and task.limits:
         raise ConfigError("--min-cos and --max-rmse are limits on measured outputs; give images with -i")
     fixed = task.fixed
@@ -276,8 +276,8 @@ def check(task: Task) -> None:
     words += ["-i", network.image or "INPUTS"] if not network.data_loader_script else []
     words += ["-n", network.preprocess] if network.preprocess else []
     raise ConfigError(
-        f"{fixed} was quantised with another tool, so it has no INT16 inputs; to find the layers to leave in float: "
-        f"{shlex.join(words)}"
+        f"{fixed} was quantised with another tool, so it has no INT16 inputs; to find the layers to "
+        f"keep in float, run: {shlex.join(words)}"
     )
 
 
@@ -317,5 +317,5 @@ def _compared(fixed: Dump, float_dump: Dump, ranges: Mapping[str, Range]) -> Com
         raise ValuesError(f"no layer of {fixed.path} could be compared with {float_dump.path}{why}")
     if doubts := [finding for finding in comparison.environment if finding.facts["what"] in OF_OTHER_RUNS]:
         lines = " ".join(environment_lines(doubts))
-        raise InputError(f"{float_dump.path} (--dump) and {fixed.path} (--fixed) do not fit: {lines}")
+        raise InputError(f"{float_dump.path} (--dump) and {fixed.path} (--fixed) do not match: {lines}")
     return comparison

@@ -172,8 +172,8 @@ def check_apart(held_out: Feeds, seen: Feeds, option: str, what: str) -> None:
     same = next((index for index, key in enumerate(held_out.keys) if key in known), None)
     if same is not None:
         raise ConfigError(
-            f"--validate has {held_out[same][0]}, which {option} also has: a {what} looks good on images that it was "
-            f"fitted to; give other files"
+            f"--validate contains {held_out[same][0]}, which is also in {option}. Held-out images "
+            f"must not be used to fit the {what}; give other files"
         )
 
 
@@ -223,8 +223,8 @@ def open_float_model(
     for entry in config.inputs:
         if simple.cut is not None and entry.name in simple.cut.blobs:
             raise ConfigError(
-                f"input_config: inputs names {entry.name!r}, which only the post-processing of {path} reads; that "
-                f"part is cut off; remove the input from [INPUT_CONFIG]"
+                f"input_config: inputs names {entry.name!r}, which only the post-processing of {path} "
+                "reads. The post-processing is cut off; remove the input from [INPUT_CONFIG]"
             )
     # Facts are collected before lifting, which hides some forms.
     caffe = opened.caffe

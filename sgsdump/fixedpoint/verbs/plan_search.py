@@ -212,10 +212,10 @@ def aims_of(
     chosen = parse_rates(rates) if rates else RATES
     wanted = parse_target(target) if target else None
     if target and rates:
-        raise ConfigError("--rates and --target exclude each other: a target finds its own rate")
+        raise ConfigError("--rates and --target cannot be combined: --target determines the compression rate")
     if target and limits:
         raise ConfigError(
-            "--target and --min-cos, --max-rmse exclude each other: both define when a plan is good enough"
+            "--target cannot be combined with --min-cos, --max-rmse: both define when a plan is good enough"
         )
     limits = limits or DOCUMENTED
     if wanted is not None and wanted.name == "metric" and not metric:

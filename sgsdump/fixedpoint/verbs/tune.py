@@ -110,7 +110,7 @@ def tune(
     >>> plan.save("tuned")  # doctest: +SKIP
     """
     if explain and first:
-        raise TypeError("explain=True and first=True exclude each other")
+        raise TypeError("explain=True and first=True cannot be combined")
     mode = "explain=True" if explain else "first=True" if first else "a search"
     for name in options.keys() - _OPTIONS[mode].__annotations__.keys():
         others = [other for other, cls in _OPTIONS.items() if name in cls.__annotations__]

@@ -201,7 +201,9 @@ def check_results(folder: Path, read: Iterable[Path | None], shared: bool = True
     check_folder(folder)
     for name in sorted(_SHARED) if shared else ():
         if is_kept(name) and (folder / name).exists():
-            raise OutputError(f"cannot write {folder / name}: it is not a result of tune; name another folder with -o")
+            raise OutputError(
+                f"cannot overwrite {folder / name}: tune did not write this file; select another folder with -o"
+            )
 
 
 def write_plan(folder: Path, name: str, params: Sequence[QuantParam], ini: bytes, pickles: bool) -> None:

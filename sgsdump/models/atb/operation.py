@@ -120,7 +120,7 @@ def graphs_of_tree(folder: Path) -> list[Graph]:
     """Return the models in a tree dumped by msit or ``sgsdump exec``. Raises FormatError if there are none."""
     files = sorted(folder.glob(MODELS), key=lambda file: in_order(str(file)))
     if not files:
-        raise FormatError(f"{folder} has no {MODELS}; dump it with --type model, or name a model's file")
+        raise FormatError(f"{folder} contains no {MODELS}; dump the program with --type model, or give a model file")
     return [graph_of(file) for file in files]
 
 

@@ -145,7 +145,8 @@ def _without_post_processing(net: Net) -> Net:
             layers.append(layer)
     if not layers:
         raise ModelError(
-            f"{dropped[0].where} is post-processing, and no other layer is left; give the network whose blobs it reads"
+            f"{dropped[0].where} is post-processing, and no other layer is left; give the network "
+            "that computes its input blobs"
         )
     layers.reverse()
     stays = {*layers}

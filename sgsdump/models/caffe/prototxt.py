@@ -76,7 +76,9 @@ def _layers(path: Path, text: str, message: Any) -> list[Layer]:
     # A list, layer: [{...}, {...}], has one line number for all layers.
     for item, line in zip(message.layers if old else message.layer, chain(lines, repeat(lines[-1] if lines else 1))):
         if old and item.HasField("layer"):
-            raise ModelError(f"{path} line {line} is in the form of 2013; upgrade it with upgrade_net_proto_text")
+            raise ModelError(
+                f"{path} line {line} uses the prototxt format of 2013; upgrade the file with upgrade_net_proto_text"
+            )
         kind = _v1_type(enum_label(item, "type")) if old else item.type
         where = f"{path} line {line}: layer {item.name!r} ({repr(kind)[1:-1] or 'no type'})"
         if not kind or kind == "None":

@@ -66,7 +66,7 @@ def labelled_feeds(script: str, inputs: Sequence[str]) -> Iterator[tuple[str, Fe
         raise InputError(f"there is no data loader script {file}; give the path of a Python file, or FILE.py:FUNCTION")
     given = getattr(import_file(file, "data loader"), name, None)
     if given is None:
-        raise InputError(f"{file} has no function {name}() that gives the feeds")
+        raise InputError(f"{file} has no function {name}() that returns the model inputs")
     return _numbered(_iterator(given, file, name), f"{file}: {name}()", file, inputs)
 
 
@@ -131,7 +131,7 @@ class LoadedFeeds(Feeds):
                 pairs = tuple(_keep(feeds, specs, entries, file, source))
         except OSError as error:
             path.unlink(missing_ok=True)
-            raise OutputError(f"cannot keep the feeds in {path.parent}: {error.strerror or error}") from error
+            raise OutputError(f"cannot store the model inputs in {path.parent}: {error.strerror or error}") from error
         except BaseException:
             path.unlink(missing_ok=True)
             raise
@@ -208,8 +208,8 @@ def _numbered(
             break
         if number == MOST_FEEDS:
             raise InputError(
-                f"{loader} gave {MOST_FEEDS:,} feeds and does not end; limit it, for example with "
-                f"itertools.islice(feeds, 100)"
+                f"{loader} returned {MOST_FEEDS:,} sets of inputs and does not end; limit the loader, "
+                "for example with itertools.islice(feeds, 100)"
             )
         what = f"{file}: feed {number}"
         feed, label = _parted(feed)
@@ -251,8 +251,9 @@ def _keep(
         free = shutil.disk_usage(tempfile.gettempdir()).free
         if size > free * ROOM:
             raise OutputError(
-                f"{what}: the feeds take {offset + size:,} bytes so far, too many for {tempfile.gettempdir()} (free: "
-                f"{free:,}); give fewer, or set TMPDIR to a folder with more room"
+                f"{what}: the inputs take {offset + size:,} bytes so far, too many for "
+                f"{tempfile.gettempdir()} (free: {free:,}). Give fewer inputs, or set TMPDIR to a "
+                "folder with more space"
             )
         kept = {}
         for name, array in arrays.items():

@@ -98,8 +98,8 @@ def draw(spec: InputSpec, shape: tuple[int, ...], bounds: Bounds) -> np.ndarray:
         return generator.integers(low, high, shape, dtype=spec.dtype.type, endpoint=True)
     except (ValueError, OverflowError, TypeError) as error:
         raise ConfigError(
-            f"the input {spec.name!r} ({spec.dtype}) cannot be drawn from {bounds.low} to {bounds.high} "
-            f"with the seed {bounds.seed}: {error}"
+            f"random values for the input {spec.name!r} ({spec.dtype}) cannot be drawn from "
+            f"{bounds.low} to {bounds.high} with the seed {bounds.seed}: {error}"
         ) from None
 
 

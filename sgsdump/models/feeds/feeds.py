@@ -297,12 +297,14 @@ def _built_in(spec: InputSpec, entry: ModelInput | None, normalised: bool, file:
         )
     if not entry.is_picture:
         raise InputError(
-            f"the input {spec.name!r} of shape {shape_text(spec.shape)} is {entry.training_format}, not an image, and "
-            f"takes an .npy file, not {file}; use a data loader for other files (--data-loader-script)"
+            f"the input {spec.name!r} of shape {shape_text(spec.shape)} has format "
+            f"{entry.training_format}, which is not an image format. Give an .npy file instead of "
+            f"{file}, or use a data loader (--data-loader-script)"
         )
     if len(spec.shape) != 4:
         raise InputError(
-            f"the input {spec.name!r} of shape {shape_text(spec.shape)} takes no image; give an .npy file, or -n"
+            f"the input {spec.name!r} of shape {shape_text(spec.shape)} takes no image; give an .npy "
+            "file, or a preprocess file with -n"
         )
     array = picture.prepare(path, entry, _picture_size(spec, entry), normalised)
     return fit(array, spec, NHWC, f"the {entry.training_format} image {file}")
@@ -423,7 +425,10 @@ def _raw(array: np.ndarray, what: str) -> np.ndarray:
     """Return integers 0..255 of the same dtype. Raises InputError for values beyond the range of an image."""
     low, high = (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
     if low < -0.5 or high > 255.5:
-        raise InputError(f"{what}: values from {low:g} to {high:g}, but a fixed model takes the raw image, 0 to 255")
+        raise InputError(
+            f"{what} has values from {low:g} to {high:g}, but a fixed model takes the raw image with "
+            "values from 0 to 255"
+        )
     return np.rint(array).clip(0, 255).astype(array.dtype)
 
 

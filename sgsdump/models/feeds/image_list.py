@@ -130,7 +130,7 @@ def _file(name: str, folder: Path, beside: Path | None, where: str) -> str:
     A list of files in a folder must not lead out of the folder.
     """
     if folder != Path() and leads_out_of(folder, name) and (beside is None or leads_out_of(beside, name)):
-        raise InputError(f"{where}: {quoted(name)} leads out of the folder {quoted(str(folder))}")
+        raise InputError(f"{where}: {quoted(name)} is outside the folder {quoted(str(folder))}")
     for base in (folder, beside):
         if base is not None and name and is_file(base / name):
             return str(base / name)

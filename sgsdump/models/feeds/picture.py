@@ -109,8 +109,9 @@ def bytes_of(array: np.ndarray, entry: ModelInput, what: str, rounding: bool = F
     if low < -0.5 or high > 255.5 or between:
         why = f", up to {apart:.2g} from integers" if between else ", not 0 to 255"
         raise InputError(
-            f"{what}: mean and std_value of input_config give grey levels from {low:.4g} to {high:.4g}{why}; "
-            f"correct them, or let the input {entry.name!r} take numbers (RAWDATA_F32_NHWC in both formats)"
+            f"{what}: with mean and std_value of input_config, the values correspond to grey levels "
+            f"from {low:.4g} to {high:.4g}{why}. Correct mean and std_value, or set both formats of "
+            f"input {entry.name!r} to RAWDATA_F32_NHWC"
         )
     return whole.clip(0, 255).astype(array.dtype)
 
@@ -179,7 +180,7 @@ def _check_size(size: tuple[int, int], file_bytes: int) -> None:
     """Raise ValueError for a large image that such a small file cannot hold; a decoder would still allocate it."""
     pixels = size[0] * size[1]
     if pixels > MANY_PIXELS and pixels > MOST_A_BYTE * file_bytes:
-        raise ValueError(f"{size[0]} x {size[1]} pixels in {file_bytes} bytes")
+        raise ValueError(f"{size[0]} x {size[1]} pixels do not fit into {file_bytes} bytes")
 
 
 @contextmanager

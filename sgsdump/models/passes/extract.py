@@ -143,7 +143,9 @@ class Extractor:
             return
         for node in self._nodes:
             if name in inner_tensors(node):
-                raise ConfigError(f"the tensor {name!r} is inside a body of a {node.op_type} node; name one outside")
+                raise ConfigError(
+                    f"the tensor {name!r} is inside a body of a {node.op_type} node; name a tensor outside the body"
+                )
         names = [*self._needed.producer, *self._inputs, *self._dense, *self._sparse]
         raise ConfigError(f"the model has no tensor {name!r}{hint(name, names)}")
 
@@ -162,8 +164,8 @@ class Extractor:
         kind = types.get(name) or self.type_of(name)
         if kind is None:
             raise ModelError(
-                f"cannot cut the model at {name!r}: neither the model nor shape inference knows its element type; "
-                f"cut at another tensor, or give its type"
+                f"cannot cut the model at {name!r}: the element type of this tensor is unknown, even "
+                "after shape inference. Cut at another tensor, or declare the type in the model"
             )
         return onnx.ValueInfoProto(name=name, type=kind)
 

@@ -91,8 +91,8 @@ def _converted(proto: ModelProto, opset: int) -> ModelProto:
     lost = before - {name for node in converted.graph.node for name in node.output}
     if lost:
         raise ModelError(
-            f"the model has opset {opset}, but quantisation needs opset {OPSET}, and conversion loses "
-            f"{min(lost)!r}; export it at opset {OPSET} or newer"
+            f"the model has opset {opset}. Quantisation needs opset {OPSET}, but conversion to this "
+            f"opset loses the tensor {min(lost)!r}; export the model at opset {OPSET} or newer"
         )
     _with_weights(converted, weights)
     return fold_constants(converted)
@@ -226,8 +226,9 @@ def _nearest(node: NodeProto, scales: str, graph: Graph) -> str:
     values = graph.value(scales) if scales in graph.constants else np.array([0.0, 2.0])
     if values.max() > 1 and values.min() < 1:
         raise ModelError(
-            f"{node.output[0]!r} is a nearest Resize of opset 10 whose scales are mixed or not constant; quantisation "
-            f"needs opset {OPSET}: export the model at opset {OPSET} or newer"
+            f"{node.output[0]!r} is a nearest Resize of opset 10 that both enlarges and shrinks, or "
+            f"whose scales are not constant. Quantisation needs opset {OPSET}; export the model at "
+            f"opset {OPSET} or newer"
         )
     return "ceil" if values.min() < 1 else "floor"
 

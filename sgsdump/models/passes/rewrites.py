@@ -245,7 +245,8 @@ def _fix(name: str, declared: TensorShapeProto, shape: Sequence[int], sizes: dic
     for dim, size in zip(declared.dim, shape):
         if dim.dim_param and sizes.setdefault(dim.dim_param, size) != size:
             raise InputError(
-                f"the shapes give {dim.dim_param!r} of the model as {sizes[dim.dim_param]} and as {size} ({name!r})"
+                f"the given shapes contradict each other: dimension {dim.dim_param!r} of the model is "
+                f"{sizes[dim.dim_param]} and also {size} ({name!r})"
             )
         if not dim.HasField("dim_value"):
             dim.dim_value = size

@@ -388,12 +388,12 @@ def _pointed(args, kwargs):
     names = ("device_type", "device_id", "element_type", "shape", "buffer_ptr")
     bound = dict(zip(names, args), **kwargs)
     if bound["device_type"].lower() != "cpu":
-        raise NotKept(f"bound by its address on {bound['device_type']}")
+        raise NotKept(f"bound to a memory address on {bound['device_type']}, which the dump cannot read")
     numpy = sys.modules["numpy"]
     try:
         dtype = numpy.dtype(bound["element_type"])
     except TypeError:
-        raise NotKept("bound by its address with a type that numpy lacks") from None
+        raise NotKept("bound to a memory address with an element type that numpy lacks") from None
     shape = [int(size) for size in bound["shape"]]
     size = dtype.itemsize
     for length in shape:

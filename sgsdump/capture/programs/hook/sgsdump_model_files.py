@@ -122,7 +122,7 @@ def _fields(data, at, end):
         elif kind == 2:
             size, at = _varint(data, at)
             if at + size > end:
-                raise ValueError("a message is cut off")
+                raise ValueError("a protobuf message is cut off")
             yield tag >> 3, at, at + size
             at += size
         else:

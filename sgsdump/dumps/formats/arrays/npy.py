@@ -112,8 +112,8 @@ def _check_share(folder: Path, files: Sequence[str]) -> None:
     if files and others > len(files):
         first = min(files, key=in_order).rpartition("/")[0]
         raise FormatError(
-            f"{folder} is a folder, not a dump: only {len(files)} of {len(files) + others} files below it are .npy, "
-            f"none directly in it. Name the folder of the arrays ({first})"
+            f"{folder} is not a dump: only {len(files)} of the {len(files) + others} files in it and "
+            f"its subfolders are .npy files. Give the folder that contains the arrays ({first})"
         )
 
 

@@ -193,7 +193,9 @@ def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)
         if len(text) > _MOST_HEADER:
-            raise OutputError(f"cannot write {path}: safetensors cannot hold the facts of {len(entries)} tensors")
+            raise OutputError(
+                f"cannot write {path}: the metadata of {len(entries)} tensors exceeds the header limit of safetensors"
+            )
         file.write(_LENGTH.pack(len(text)) + text)
         values.seek(0)
         shutil.copyfileobj(values, file, 2**20)

@@ -159,7 +159,10 @@ def _names_of(columns: list[str], cells: Sequence[str]) -> list[str] | None:
 def _record(row: Mapping[str, str], path: Path, op_type: str, op_index: int, name: str, notes: list[str]) -> Record:
     io, index = row["io"].lower(), row.get("index", "")
     if io not in ("input", "output") or not index.isdecimal() or len(index) > 9:
-        raise FormatError(f"{path} is damaged: a row begins with {row['io'][:20]!r}, {index[:20]!r}")
+        raise FormatError(
+            f"{path} is damaged: a row begins with {row['io'][:20]!r}, {index[:20]!r} instead of input or "
+            "output and an index"
+        )
     kind = row.get("type", "").lower().removeprefix("dt_")
     dtype, shape = _TYPES.get(kind, _UNKNOWN), _shape(row.get("shape", ""), path)
     layout = row.get("format", "")

@@ -110,7 +110,10 @@ def _record(file: Path, facts: Named, index: int, op_type: str, operator: str) -
     shape, size = checked_shape(facts.shape), file.stat().st_size
     count = math.prod(shape)
     if size != count * facts.dtype.itemsize:
-        raise FormatError(f"{file} has {size} bytes, which do not fit {list(shape)} {name_of(facts.dtype)} in its name")
+        raise FormatError(
+            f"{file} has {size} bytes, which do not fit the shape {list(shape)} and type "
+            f"{name_of(facts.dtype)} in its name"
+        )
     layout = facts.format if layout_fits(facts.format, len(shape)) else None
     info = TensorInfo(f"{operator}:{facts.side}:{facts.slot}", shape, facts.dtype, layout, op_type=op_type)
     load = loader(file, Coding(facts.dtype, 8 * facts.dtype.itemsize), count, 0)

@@ -73,7 +73,8 @@ def parse(data: bytes, where: str) -> dict[str, Any]:
     if len(data) == OLD_SIZE:
         return _old(data)
     raise FormatError(
-        f"{where} is not an overflow status: it has {len(data)} bytes instead of 2048 and no magic 0x5a5a5a5a"
+        f"{where} is not an overflow status: it does not begin with 0x5a5a5a5a and has {len(data)} "
+        "bytes instead of 2048"
     )
 
 

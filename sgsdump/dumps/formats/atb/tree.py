@@ -206,7 +206,9 @@ def _of_manifest(record: Record, content: Content) -> Record:
     if content.statistics is not None:
         return replace(record, tensor=Tensor.of_statistics(info, content.statistics))
     if content.alias or content.coding.dtype != info.dtype:
-        raise FormatError(f"{content.path} does not hold {info.dtype}, which {manifest.NAME} names")
+        raise FormatError(
+            f"{content.path} does not contain {info.dtype} values, although {manifest.NAME} declares this type"
+        )
     manifest.check_count(record, content.count, content.path)
     return replace(record, tensor=Tensor(info, content.tensor(info.name).raw))
 

@@ -132,12 +132,12 @@ def read(path: Path) -> Dump:
         return _dump_of(path / folder, tree_index, tree_index.entries[0])
     if path.is_dir() and _is_not_computed(path):
         raise FormatError(
-            f"{path} holds only the inputs that a program passed to onnxruntime: the dump was stopped before the "
-            f"tensors were computed. Start it again"
+            f"{path} holds only the inputs that a program passed to onnxruntime: the dump was stopped "
+            "before the tensors were computed. Run the dump again"
         )
     run = _run_at(path)
     if run is None:
-        raise FormatError(f"{path} is not a run of a tree with an {NAME}")
+        raise FormatError(f"{path} is not a run in a dump tree with an {NAME}")
     return _dump_of(*run)
 
 
@@ -192,7 +192,7 @@ def _run_at(path: Path) -> tuple[Path, Index, Entry] | None:
 def _dump_of(folder: Path, tree_index: Index, entry: Entry) -> Dump:
     path = folder / entry.run.place
     if path == folder and not entry.tensors:
-        raise FormatError(f"{folder / NAME} is damaged: a run without tensors has no folder of its own")
+        raise FormatError(f"{folder / NAME} is damaged: the entry of a run has neither tensors nor a separate folder")
     dump = _described(entry, path) if entry.tensors else _plain(path)
     notes = [*dump.notes, *entry.notes, *_notes(tree_index)]
     nodes = tree_index.graphs.get(entry.run.graph, ())

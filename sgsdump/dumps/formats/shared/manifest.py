@@ -109,7 +109,7 @@ def read(path: Path) -> list[Entry]:
 def parse(data: bytes, where: str) -> list[Entry]:
     """Parse the records of a manifest. Raises FormatError, prefixed with ``where``, for damage."""
     if len(data) > MOST_BYTES:
-        raise FormatError(f"{where} has {len(data)} bytes, more than any dump's manifest")
+        raise FormatError(f"{where} has {len(data)} bytes, too large for the manifest of a dump")
     try:
         document = json.loads(data, parse_constant=_refuse)
         if type(document) is not dict or document.get("sgsdump") != _VERSION:
@@ -131,7 +131,7 @@ def _quant_entry(name: str, quant: Quant) -> dict[str, Any]:
     scale = np.asarray(quant.scale)
     if scale.ndim > 1:
         raise ConfigError(
-            f"tensor {name!r} has a scale of shape {list(scale.shape)}; one scale per channel is the limit"
+            f"tensor {name!r} has a scale of shape {list(scale.shape)}; at most one scale per channel is supported"
         )
     return {
         "dtype": None if quant.dtype is None else name_of(dtype_named(name_of(quant.dtype))),
@@ -151,7 +151,7 @@ def _origin_entry(origin: Origin) -> dict[str, Any]:
 def parsed_entry(entry: Any) -> Entry:
     """Return the record of a JSON entry. Raises ValueError or ConfigError for damage."""
     if type(entry) is not dict:
-        raise ValueError("a record is not an object")
+        raise ValueError("a record is not a JSON object")
     name, io = _text(entry, "name"), _text(entry, "io")
     if io not in ("in", "out"):
         raise ValueError(f"io is {io[:20]!r}, neither 'in' nor 'out'")
@@ -168,7 +168,7 @@ def parsed_entry(entry: Any) -> Entry:
 
 
 def _no_values() -> np.ndarray:
-    raise FormatError("a manifest alone has no values")
+    raise FormatError("the manifest contains no tensor values")
 
 
 def _shape(sizes: list[Any] | None) -> tuple[int, ...] | None:
@@ -186,7 +186,7 @@ def _origin(entry: Any) -> Origin | None:
     if entry is None:
         return None
     if type(entry) is not dict:
-        raise ValueError("an origin is not an object")
+        raise ValueError("an origin is not a JSON object")
     layout = None if entry.get("layout") is None else _text(entry, "layout")
     return Origin(_shape(_typed(entry, "shape", list)) or (), layout, _count(entry, "groups"))
 

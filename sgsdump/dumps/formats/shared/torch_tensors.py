@@ -60,7 +60,9 @@ def tensor(file: TorchFile, name: str, view: View) -> Tensor | str:
         raise FormatError(f"{where} uses the storage {view.storage.key[:80]!r}, which is missing")
     item = view.dtype.itemsize
     if view.span and (view.offset + view.span) * item > span.size:
-        raise FormatError(f"{where} needs {(view.offset + view.span) * item} bytes of a storage of {span.size}")
+        raise FormatError(
+            f"{where} needs {(view.offset + view.span) * item} bytes of a storage that has only {span.size}"
+        )
     if view.elements * item > MOST_TIMES * file.size:
         return f"is expanded to {view.elements} elements; the file stores only {view.span}"
     quant, dtype = None, view.dtype
@@ -204,7 +206,7 @@ def _legacy(data: MappedFile, path: Path) -> tuple[Any, TorchFile]:
 
     magic, protocol, machine, content, keys = (pickle_machine.load(data, str(path), rebuilt, refer) for _ in range(5))
     if magic != MAGIC or protocol != _PROTOCOL or not isinstance(machine, dict) or not isinstance(keys, list):
-        raise FormatError(f"{path} is not a complete torch file of the older form")
+        raise FormatError(f"{path} is not a complete torch file in the older format (not zip)")
     big = machine.get("little_endian") is False
     spans: dict[str, StorageSpan] = {}
     offset = data.tell()

@@ -54,12 +54,14 @@ def _member(data: mmap.mmap, info: zipfile.ZipInfo, path: Path) -> Member:
         raise FormatError(f"{who} is encrypted or packed by another method than deflate. Unpack it first")
     head = data[info.header_offset : info.header_offset + _LOCAL.size] if info.header_offset >= 0 else b""
     if len(head) < _LOCAL.size or not head.startswith(MAGIC):
-        raise FormatError(f"{who} is not where the archive says; the file is cut off or damaged")
+        raise FormatError(f"{who} is not at the position that the archive declares; the file is cut off or damaged")
     _, name, extra = _LOCAL.unpack(head)
     offset = info.header_offset + _LOCAL.size + name + extra
     deflated = info.compress_type == zipfile.ZIP_DEFLATED
     if offset + info.compress_size > len(data) or (not deflated and info.file_size != info.compress_size):
-        raise FormatError(f"{who} reaches beyond the file, or has two sizes; the file is cut off or damaged")
+        raise FormatError(
+            f"{who} extends beyond the end of the file, or declares two different sizes; the file is cut off or damaged"
+        )
     ratio = info.file_size / max(1, info.compress_size)
     if ratio > _MOST_RATIO or (info.file_size > _LARGE and ratio > _ODD_RATIO):
         raise FormatError(

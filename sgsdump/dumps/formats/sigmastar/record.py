@@ -57,7 +57,7 @@ def header_of(record: Record, shaped: bool, is_float: bool, layout: str = NHWC) 
     quant = info.quant
     word = type_word(info, is_float)
     if word is None:
-        raise ValuesError(f"tensor {info.name!r} is {info.dtype}, for which a SigmaStar dump has no type word")
+        raise ValuesError(f"tensor {info.name!r} has type {info.dtype}, which a SigmaStar dump cannot represent")
     shape = info.shape if shaped else None
     if shape is not None and is_transposed(info, layout):
         shape = nhwc_shape(shape) if layout == NHWC else nchw_shape(shape)
@@ -104,8 +104,8 @@ def values_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray:
     if not is_float:
         if info.quant is not None and info.quant.dtype not in (None, info.dtype):
             raise ValuesError(
-                f"tensor {info.name!r} is stored as {info.dtype} instead of {info.quant.dtype}, to which it is "
-                f"quantised. An isFloat 0 dump needs the integers; write an isFloat 1 dump"
+                f"tensor {info.name!r} is stored as {info.dtype}, but quantised to "
+                f"{info.quant.dtype}. An isFloat 0 dump requires the integers; write an isFloat 1 dump"
             )
         # A 4-bit value becomes the byte of its value, because the upper bits of a negative one in memory are undefined.
         stored = tensor.stored_view() if transposed else tensor.raw_view()

@@ -344,8 +344,8 @@ def _values(tensor: Tensor, facts: NetTensor, constant: bool, padded: Padded) ->
         return flat.reshape(shape)
     if flat.size == count and (not sizes or padded() is None):
         raise ValuesError(
-            f"({facts.ddr_type}, {list(shape)}) fits its shape with and without padding, and the dump does not show "
-            f"which applies. Dump again with eliminateGarbage",
+            f"({facts.ddr_type}, {list(shape)}) has a size that fits its shape both with and without "
+            "padding. Dump again with eliminateGarbage",
             tensor=name,
         )
     if not sizes:
@@ -357,8 +357,8 @@ def _values(tensor: Tensor, facts: NetTensor, constant: bool, padded: Padded) ->
     if flat.size not in sizes:
         expected = " or ".join(map(str, dict.fromkeys(sizes)))
         raise ValuesError(
-            f"holds {flat.size} values, but {facts.ddr_type} {list(shape)} has {expected} padded and {count} without "
-            f"padding. The parse_net text is of another model",
+            f"holds {flat.size} values, but {facts.ddr_type} {list(shape)} needs {expected} with "
+            f"padding or {count} without. The parse_net text belongs to another model",
             tensor=name,
         )
     return unpad(flat, order, shape)

@@ -112,9 +112,9 @@ def too_small(budget: str, spent: float, ending: Ending) -> str:
     tidy = next((seconds for seconds in TIDY if seconds >= needed), needed)
     text = f"{tidy / 60:.0f}m" if tidy >= 120 else f"{tidy:.0f}s"
     return (
-        f"warning: --budget {budget} leaves no time to search: calibration and set-up took {spent:.0f} s, verifying "
-        f"and the report take about {ending.seconds:.0f} s more; only the first proposals are tried. Give at least "
-        f"--budget {text}"
+        f"warning: --budget {budget} leaves no time for the search; only the first proposals are "
+        f"tried. Calibration and set-up took {spent:.0f} s; verification and the report take about "
+        f"{ending.seconds:.0f} s. Give at least --budget {text}"
     )
 
 
@@ -164,7 +164,7 @@ def _usable_folder(path: Path) -> Path:
     if progress.exists() and not progress.is_file():
         raise OutputError(f"{progress} is not a file; remove it, or name another folder with -o")
     if not os.access(make_folder(path), os.W_OK):
-        raise OutputError(f"cannot write into the folder {path}: no permission; name another with -o")
+        raise OutputError(f"cannot write into the folder {path}: no permission; select another folder with -o")
     return path
 
 

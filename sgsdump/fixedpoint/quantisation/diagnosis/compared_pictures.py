@@ -138,7 +138,7 @@ def _bare(record: Record) -> Record:
 
 
 def _gone() -> np.ndarray:
-    raise ValuesError("values of an image that ran on another machine are not kept")
+    raise ValuesError("the values of an image are not available if the image ran on another machine")
 
 
 def spooled(records: Iterable[Record], folder: Path) -> Dump:
@@ -181,4 +181,4 @@ def _read(record: Record, data: MappedFile | None, offset: int) -> Record:
 
 
 def _nothing() -> np.ndarray:
-    raise AssertionError("the values are read from the file")
+    raise AssertionError("this record has no values; its values are in the file")

@@ -131,14 +131,14 @@ def _check_inputs(model: Model, fixed: Model, path: Path) -> None:
     own, others = ({spec.name for spec in graph_inputs(each.proto)} for each in (model, fixed))
     if own != others:
         raise ModelError(
-            f"{path}: made from another model. Its inputs are {', '.join(sorted(others))}, those of "
-            f"{model.path} {', '.join(sorted(own))}"
+            f"{path}: made from another model. Its inputs are {', '.join(sorted(others))}, but "
+            f"{model.path} has the inputs {', '.join(sorted(own))}"
         )
     ours, theirs = (BranchGuard(each).taken for each in (model, fixed))
     if theirs and ours != theirs:
         raise ModelError(
-            f"{path}: made for other branches of the If operators than these inputs take "
-            f"({_branches(theirs)}; here {_branches(ours)}). Use inputs that take the same branches"
+            f"{path}: created for the If branches {_branches(theirs)}, but these inputs take the "
+            f"branches {_branches(ours)}. Use inputs that take the same branches"
         )
 
 

@@ -88,7 +88,7 @@ class Filters:
     def convolve(self, x: np.ndarray, bias: np.ndarray | None, window: Window) -> np.ndarray:
         """Return the convolution of [N, C, H, W]. Raises ValueError for another number of channels."""
         if x.shape[1] != self._groups * sum(self._channels):
-            raise ValueError(f"{x.shape[1]} channels, not {self._groups * sum(self._channels)}")
+            raise ValueError(f"the input has {x.shape[1]} channels instead of {self._groups * sum(self._channels)}")
         offset = np.float32(0) if bias is None else bias.astype(np.float32)[:, None, None]
         if self._is_depthwise:
             return self._depthwise(window.padded(x), window) + offset
