@@ -84,7 +84,7 @@ def test_it_is_quantised_and_other_branches_are_refused(folder, capsys):
         capsys.readouterr()
         assert main([*command.split(), "-m", "net_fixed.onnx", "-i", "data0.npy,other.npy"]) == 2
         lines = capsys.readouterr().err.splitlines()
-        assert len(lines) == 1 and "If 'b.if' would take another branch than 'then'" in lines[0]
+        assert len(lines) == 1 and "If 'b.if' takes a different branch than 'then'" in lines[0]
     assert set(folder.iterdir()) <= {*before, folder / "dumpData"}
     given = ["--fixed", "net_fixed.onnx", "-o", "d"]
     assert main(["diagnose", "-m", "net.onnx", "-i", "same.txt", *given]) == 0
@@ -105,7 +105,7 @@ def test_pictures_to_judge_on_take_the_branches_of_those_to_calibrate_on(folder,
     ini = ["--input-config", "input_config.ini", "--quant-level", "L1", "-o", "out"]
     assert main([*command, "-m", "net.onnx", "-i", "same.txt", given, "judge.txt", *ini]) == 2
     lines = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
-    assert len(lines) == 1 and "would take another branch than 'then'" in lines[0]
+    assert len(lines) == 1 and "takes a different branch than 'then'" in lines[0]
     assert not Path("out").exists()
 
 

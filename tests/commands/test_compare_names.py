@@ -62,7 +62,7 @@ def test_an_ambiguous_name_is_reported(tmp_path: Path, capsys: pytest.CaptureFix
     ours, theirs = dumped(tmp_path / "a.npz", "a1", "a2", "b"), dumped(tmp_path / "b.npz", "a", "b")
     command = ["compare", ours, theirs, "--name-rule", r"\d=", "--min-cos", "0.5"]
     assert main(command) == 1 and main([*command, "--allow-missing"]) == 0
-    assert "a: ambiguous: rule \\d= would pair it with 'a1', 'a2' of the sample" in capsys.readouterr().out
+    assert "a: ambiguous: rule \\d= would pair this tensor with 'a1', 'a2' of the sample" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ def test_an_ambiguous_name_is_reported_where_nothing_else_pairs(
     ours, theirs = dumped(tmp_path / "s.npz", "a1", "a2"), dumped(tmp_path / "b.npz", "a")
     assert main(["compare", ours, theirs, "--name-rule", r"\d="]) == 2
     said = capsys.readouterr().err
-    assert "no layer in common" in said and "a: ambiguous: rule \\d= would pair it with 'a1', 'a2'" in said
+    assert "no layer in common" in said and "a: ambiguous: rule \\d= would pair this tensor with 'a1', 'a2'" in said

@@ -166,7 +166,10 @@ number = 3
         ("raises", "bad.py:7: the data loader failed on feed 1: OSError: 'no more recordings'"),
         ("other_names", "bad.py: feed 0 has 'waves', which is not an input of the model; did you mean 'wave'?"),
         ("nan", "bad.py: feed 1, input 'wave', holds 64 NaN or infinite values"),
-        ("shape", "bad.py: feed 0, input 'wave', has shape [1, 1, 63], but the model's input 'wave' takes [1, 1, 64]"),
+        (
+            "shape",
+            "bad.py: feed 0, input 'wave', has shape [1, 1, 63], but no value is given for the model's input 'wave' takes [1, 1, 64]",
+        ),
         ("text", "bad.py: feed 0 has no array of numbers for the input 'wave'"),
         ("ragged", "the data loader failed on feed 0: ValueError"),
         ("not_a_dictionary", "bad.py: feed 0 is a ndarray, not a dictionary of arrays by input name"),
@@ -195,7 +198,9 @@ def test_integers_stay_integers() -> None:
     kept = LoadedFeeds.of(({"ids": np.full((1, 12), n, np.int32), "mask": np.ones((1, 12))} for n in range(3)), specs)
     label, made, raw = kept.both(2)
     assert label == "feed 2" and made["ids"].dtype == raw["ids"].dtype == np.int64 and (made["ids"] == 2).all()
-    with pytest.raises(Exception, match="holds fractions, but the model's input 'ids' takes integers"):
+    with pytest.raises(
+        Exception, match="holds fractions, but no value is given for the model's input 'ids' takes integers"
+    ):
         LoadedFeeds.of([{"ids": np.full((1, 12), 0.5), "mask": np.ones((1, 12))}], specs)
 
 
@@ -273,7 +278,10 @@ def test_arrays_of_pictures_are_what_the_float_model_takes(capsys: pytest.Captur
     given = ["diagnose", "-m", "net.onnx", "-i", "arrays", "--quant-level", "L2", "--max-rmse", 0.1, "--input-config"]
     assert sgsdump(*given, "right.ini") == 0
     said = refused(*given, "wrong.ini", capsys=capsys)
-    assert ".npy: mean and std_value of input_config give grey levels from" in said and "arrays/" in said
+    assert (
+        ".npy: with mean and std_value of input_config, the values correspond to grey levels from" in said
+        and "arrays/" in said
+    )
     assert "from integers; correct them" in said
     assert sgsdump("calibrate", *given[1:5], "--input-config", "wrong.ini", "-o", "fixed.onnx") == 0
     assert "warning: arrays/0.npy: mean and std_value" in capsys.readouterr().out

@@ -173,7 +173,9 @@ def test_a_worker_that_finds_another_dump_says_so(dumps):
     files = _Files(Path("fixed.npz"), Path("float.npz"), Reading(), ())
     measure = _measuring(files, Measures.of((), None, None, crop=True))
     assert [row.name for row in measure([_PairIndex(0, 0, ("conv0", "conv0"), "name", "")])] == ["conv0"]
-    with pytest.raises(WorkerError, match=r"float\.npz on .* is a different dump: it has 'conv1' instead"):
+    with pytest.raises(
+        WorkerError, match=r"float\.npz on .* is a different dump: it contains the tensor 'conv1' instead"
+    ):
         measure([_PairIndex(0, 1, ("conv0", "conv7"), "name", "")])
     with pytest.raises(WorkerError, match="it has None instead of 'conv9'"):
         measure([_PairIndex(0, 99, ("conv0", "conv9"), "name", "")])

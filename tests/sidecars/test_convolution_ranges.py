@@ -87,7 +87,10 @@ def test_a_line_of_data_may_be_as_long_as_the_file(tmp_path):
         (CHN.replace("-1.500000", "nan"), r"chn.txt:2: "),
         (CHN.replace("2.000000", "inf"), r"chn.txt:2: "),
         (CHN.replace("-1.500000", "minus one"), r"chn.txt:2: could not convert"),
-        (CHN.splitlines()[0] + "\n", r"chn.txt:1: 'Name:conv1, 2' and the next line are not a tensor's ranges"),
+        (
+            CHN.splitlines()[0] + "\n",
+            r"chn.txt:1: 'Name:conv1, 2' and the next line do not contain the ranges of a tensor",
+        ),
         (CHN + "hello\nworld\n", r"chn.txt:3: 'hello'"),
         ("\n" + CHN, r"chn.txt:1: "),
         (CHN.replace(", 2\n", ", 99999999999999999999\n"), r"chn.txt:2: "),

@@ -88,7 +88,7 @@ def test_comments_and_blank_lines_do_not(written, line):
         ("dumpTensor\r\npath=.\r\n", "carriage return"),
         ("dumpTensor\npath=nowhere\n", "there is no folder 'nowhere'"),
         ("dumpTensor\npath=~/x\n", "taken literally"),
-        ("path=/" + "x" * 121 + "\n", "the path has 122 characters, the SDK reads 121"),
+        ("path=/" + "x" * 121 + "\n", "the path has 122 characters, but the SDK reads only 121"),
         ("dumpTensor\ndequantFixed\n", "dequantFixed without eliminateGarbage: .*padded"),
         ("\ufeffdumpTensor\n", "byte-order mark"),
         ("dumpTensor\n".encode("utf-16"), "UTF-16"),
@@ -192,7 +192,7 @@ def test_after_a_word_of_the_newer_sdk_anything_may_follow(written, rest):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("dumpTensor\npath:x\n", ":2: 'path:x': the SDK ignores this; write path=FOLDER without blanks around ="),
+        ("dumpTensor\npath:x\n", ":2: 'path:x': the SDK ignores this line; write path=FOLDER without blanks around ="),
         ("Path = x\n", "write path=FOLDER"),
         ("pathology\n", "unknown option 'pathology'"),
         ("dumptensor=1\n", "case-sensitive; write dumpTensor"),
@@ -202,7 +202,7 @@ def test_after_a_word_of_the_newer_sdk_anything_may_follow(written, rest):
         ("# one\n\npath=a\ndumpTensor\npath=b\n# end\n", ":5: there is no folder 'b'; make it first"),
         ("dumpTensor\npath=$HOME/x\n", r"taken literally"),
         ("dumpTensor\npath='x'\n", r"taken literally"),
-        ("path=" + "ü" * 61 + "\n", "the path has 122 characters, the SDK reads 121"),
+        ("path=" + "ü" * 61 + "\n", "the path has 122 characters, but the SDK reads only 121"),
         ("path=\tx\n", "blanks around the path"),
         ("dumpTensor\ndequantFixed\n", "add the line eliminateGarbage"),
     ],

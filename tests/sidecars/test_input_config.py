@@ -94,7 +94,7 @@ def test_means_of_two_pictures(parsed):
         (PLAIN.replace("RGB", "RBG"), "unknown value 'RBG'; choose one of: RGB, BGR"),
         (
             PLAIN.replace("input_formats=RGB;\n", "input_formats=BGR;\n", 1),
-            "is RGB but trained as BGR, which makes SDK",
+            "is RGB but training format BGR, which makes SDK",
         ),
         (PLAIN.replace("training_input_formats=RGB", "training_input_formats=RGBA"), "RGBA: SDK 1.1.5 accepts it, but"),
         (
@@ -179,7 +179,9 @@ RGB, RAW, S16 = ("RGB", "RGB"), ("RAWDATA_F32_NHWC",) * 2, ("RAWDATA_S16_NHWC",)
 def test_which_formats_go_together(stored, trained, given):
     """The SDK takes RGBA of what was trained with BGR, and BGRA with RGB, not RGB with BGR (f_*)."""
     if {trained, given} == {"RGB", "BGR"}:
-        with pytest.raises(ConfigError, match=f"is {given} but trained as {trained}, which makes .* use {given}A or"):
+        with pytest.raises(
+            ConfigError, match=f"is {given} but training format {trained}, which makes .* use {given}A or"
+        ):
             read(stored(config((trained, given))))
         return
     (found,) = read(stored(config((trained, given)))).inputs
@@ -242,7 +244,7 @@ def test_one_for_all_for_each_input_or_for_each_picture(stored, formats, mean, e
     [
         ([RGB, RAW], {"mean": "1,2"}, "'2' is for a RAWDATA input, which takes no mean"),
         ([RGB, RAW, RGB], {"mean": "1,2,3"}, "'2' is for a RAWDATA input"),
-        ([RGB, RGB], {"mean": "1,2,3"}, "has 3 values for 2 inputs; separate one per input"),
+        ([RGB, RGB], {"mean": "1,2,3"}, "has 3 values for 2 inputs; give one value per input"),
         ([RAW], {"std_value": "1"}, "RAWDATA inputs take no mean and no std_value; remove the line"),
         ([RAW, S16], {"mean": ",1"}, "RAWDATA inputs take no mean"),
         ([RGB], {"mean": "1:2:3:4"}, "'1:2:3:4' has 4 numbers; give one, or red:green:blue"),

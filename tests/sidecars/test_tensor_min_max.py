@@ -162,7 +162,7 @@ class Runs:
 )
 @pytest.mark.parametrize("protocol", [2, 3, 4])
 def test_pickles_that_name_anything_else_are_refused(stored, function, protocol):
-    with pytest.raises(FormatError, match=r"refused: the pickle wants [\w.]+, which is not plain data"):
+    with pytest.raises(FormatError, match=r"refused: the pickle refers to [\w.]+, which is not plain data"):
         read_ranges(stored(pickle.dumps([Runs(*function)], protocol)))
 
 

@@ -79,7 +79,7 @@ BUGS = (
     _decoder(
         "rope_positions",
         "huggingface/transformers#29285",
-        "rotary angles are computed in bfloat16, which cannot represent 301",
+        "rotary angles are computed in bfloat16, which cannot represent position 301",
         "model.rotary_emb",
         "type matmul bmm mm _to_copy",
         {"rope": "bfloat16"},
@@ -165,7 +165,7 @@ BUGS = (
     _decoder(
         "key_permutation",
         "huggingface/transformers#31788",
-        "`k_proj` is converted with the number of query heads",
+        "`k_proj` is converted with the number of query heads instead of key heads instead of key heads",
         f"{_ATTENTION}.k_proj",
         "weight",
         {"key_heads": 4},
@@ -182,7 +182,7 @@ BUGS = (
     _decoder(
         "rope_autocast",
         "huggingface/diffusers#13922",
-        "autocast computes the rotary angles in bfloat16: positions from 65,536 on collapse",
+        "autocast computes the rotary angles in bfloat16, so neighbouring positions above 65,536 get the same angles",
         "model.rotary_emb",
         "type matmul bmm mm _to_copy",
         {"autocast": "open"},
@@ -283,7 +283,7 @@ BUGS = (
     _exported(
         "batch_norm",
         "onnx/tensorflow-onnx#1249",
-        "a normalisation uses recorded statistics instead of those of its input",
+        "a normalisation uses stored statistics instead of the statistics of its input",
         "bn",
         "BatchNormalization batch_norm",
     ),

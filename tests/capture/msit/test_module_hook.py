@@ -313,7 +313,7 @@ def test_a_removed_hook_is_gone(tmp_path: Path) -> None:
         ({"seed": -1}, "seed must be an integer"),
         ({"device_id": "0"}, "device_id must be a device number"),
         ({"layer_name": "root.layer.0*"}, "no module is named 'root.layer.0.'; did you mean 'root.layers.0'"),
-        ({"module_list": [torch.nn.Conv2d]}, "no module has the class Conv2d"),
+        ({"module_list": [torch.nn.Conv2d]}, "no module is an instance of Conv2d"),
     ],
 )
 def test_what_cannot_be_is_told_before_the_model_runs(config, told: str, tmp_path: Path) -> None:

@@ -75,9 +75,12 @@ def test_what_several_operators_claim_is_nobodys(tmp_path: Path) -> None:
     names = read_name_sources(written(tmp_path, ge_file(GE)))
     pairs, ours, theirs = compared(dump("twice_a", "twice_b", "fused"), dump("both", "conv1_relu"), names)
     assert [pair[:2] for pair in pairs] == [("fused", "conv1_relu")]
-    assert theirs["both"] == "ambiguous: GE graph OneToMulti would pair it with 'twice_a', 'twice_b' of the sample"
+    assert (
+        theirs["both"]
+        == "ambiguous: GE graph OneToMulti would pair this tensor with 'twice_a', 'twice_b' of the sample"
+    )
     assert ours["twice_a"] == (
-        "ambiguous: GE graph OneToMulti would pair it with 'both' of the benchmark, which others are paired with too"
+        "ambiguous: GE graph OneToMulti would pair this tensor with 'both' of the benchmark, which others are paired with too"
     )
     # Two tensors that may both be the operator's output.
     pairs, ours, theirs = compared(dump("fused"), dump("conv1_relu", "conv1_relu:0"), names)

@@ -169,11 +169,11 @@ REFUSED = {
     "nothing": "feeds.py: nothing() gives no feeds",
     "array": "feeds.py: feed 0 is a ndarray, not a dictionary of arrays by input name",
     "other": "feeds.py: feed 0 has 'dat', which is not an input of the model; did you mean 'data'?",
-    "none": "feeds.py: feed 0 lacks the model's input 'data'",
+    "none": "feeds.py: feed 0 lacks no value is given for the model's input 'data'",
     "text": "feeds.py: feed 0 has no array of numbers for the input 'data'",
     "fails": "the data loader failed on feed 1: OSError: 'no more pictures'",
     "one": "feeds.py: one() returned a dict; yield a dictionary of arrays for each run",
-    "missing": "feeds.py has no function missing() that gives the feeds",
+    "missing": "feeds.py has no function missing() that returns the model inputs",
 }
 
 

@@ -199,7 +199,7 @@ def test_a_second_run_goes_on_from_the_first(work, capsys):
 
 def test_a_budget_that_is_too_small_says_what_it_should_be():
     said = too_small("5s", 12.0, Ending(verify=10.0, report=4.0))
-    assert "calibration and set-up took 12 s, verifying and the report take about 14 s more" in said
+    assert "calibration and set-up took 12 s; verification and the report take about 14 s more" in said
     assert said.endswith("Give at least --budget 60s")
     assert too_small("1m", 100.0, Ending(verify=300.0, report=10.0)).endswith("--budget 20m")
 
@@ -252,7 +252,7 @@ def test_an_output_left_worse_than_int8_is_named():
         rows=rows, taken=rows[1], enough=rows[1], left_out=("mask",), effort=effort, held_out=None, limits=None
     )
     said = "\n".join(ending_lines(result))
-    assert "warning: * makes output rb worse than INT8 (error 0.2, INT8 0.1)" in said
+    assert "warning: plan * makes output rb worse than INT8 does (error 0.2, INT8 0.1)" in said
     assert "*: weights 9 bytes, 0.600 of their INT16 size; 25% of the multiplications at INT16" in said
     assert "not counted: mask" in said and "not tried: 3 of all 4 plans" in said
 
@@ -281,7 +281,7 @@ def test_a_plan_that_is_better_by_the_metric_or_smaller_is_named(metrics, taken,
     )
     said = [line for line in ending_lines(result) if line.startswith("by the metric")]
     assert said == (
-        [f'by the metric, {told}; --target "metric>=0.9" selects the smallest such plan'] if told else []
+        [f'by the metric, {told}; --target "metric>=0.9" selects the smallest plan that reaches this value'] if told else []
     )  # fmt: skip
 
 

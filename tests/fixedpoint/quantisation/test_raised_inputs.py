@@ -75,7 +75,7 @@ RAISED = [
     ("an inner product's top", "L", ["L/flatten"]),
     ("one tensor, two inner products", "g", ["f_xx_reshape"]),
 ]
-READ_BY = "which the InnerProduct '{0}' reads: the SDK knows that input by the layer's name. Use {0}"
+READ_BY = "which the InnerProduct '{0}' , but the SDK names this input after the layer. Use {0}"
 RAISES_NONE = [
     ("prefix", "10", "is not the first input of a convolution; did you mean 'c10'?"),
     ("prefix", "c1_xx_xx", "is not the first input of a convolution; did you mean"),

@@ -56,10 +56,14 @@ def test_each_step_has_its_error_and_why_it_was_skipped() -> None:
 
 
 def test_the_verdict_is_what_to_expect_on_other_images() -> None:
-    expected = "expected error on other images: y 0.3, 0.3 of the original's (median image 0.25, worst image 0.5)"
+    expected = (
+        "expected error on other images: y 0.3, 0.3 times the original error (median image 0.25, worst image 0.5)"
+    )
     assert summary(CURED) == f"cured (fold, bias); {expected}"
     assert summary(NONE) == "no improvement found; the model is unchanged"
-    assert summary(FEW) == ("cured (fold, bias); the gain on other images is unknown: give 12 different images or more")
+    assert summary(FEW) == (
+        "cured (fold, bias); the effect on other images is unknown; give at least 12 different images"
+    )
 
 
 @pytest.mark.parametrize("cured", [CURED, FEW, replace(CURED, params=None)])

@@ -416,7 +416,9 @@ def test_an_output_with_one_odd_value_judges_no_plan(float_model, ranges):
     feed["data"][..., 0, 0] = np.nan  # farther from the last corner than the windows of all convolutions reach
     (fc,) = (layer.array for layer in SegmentRunner(float_model).run(feed, only={"fc"}))
     assert np.isnan(fc).any() and not np.isnan(fc).all()
-    with pytest.raises(InputError, match="'fc' of the float model contains NaN or infinity, so it cannot judge plans"):
+    with pytest.raises(
+        InputError, match="'fc' of the float model contains NaN or infinity, so plans cannot be judged by this output"
+    ):
         set_up(float_model, ranges, CONFIG, [(feed, whole)])
 
 

@@ -99,7 +99,7 @@ def test_the_promise_is_of_images_held_out_of_the_calibration(work, capsys):
     assert figures["worst_image"] == pytest.approx(max(errors), rel=1e-4)
     assert figures["median_image"] == pytest.approx(np.median(errors), rel=1e-4)
     text = f"{figures['expected_error']:.3g} (median image {np.median(errors):.3g}, worst image {max(errors):.3g}; "
-    assert f"Expected output error on new images: {text}14 images, held out in 3 folds)." in said
+    assert f"Expected output error on new images:: {text}14 images, held out in 3 folds)." in said
 
 
 def test_what_is_advised_is_promised_with_room_in_the_ranges_of_each_fold(work):

@@ -98,7 +98,7 @@ def test_diagnose_tells_the_metric_and_what_is_held_out(folder: Path, capsys: py
     )
     worth = [line for line in found.report.details if line.startswith(("Metric", "Squared"))]
     assert worth[0].startswith("Metric on 3 images: float 0; unchanged -")
-    assert worth[1].startswith("Metric on 3 images held out: float 0; unchanged -")
+    assert worth[1].startswith("Metric on 3 images held out: float model 0; unchanged -")
     assert worth[2].startswith(
         "Squared error on 3 images held out (in brackets: on the 3 images used for judging): unchanged"
     )
@@ -151,7 +151,7 @@ def test_pictures_that_judge_are_not_held_out(folder: Path, capsys: pytest.Captu
     for same in ("0.npy", "copy_of_0.npy"):
         assert main([*line.split(), same]) == 2
         said = capsys.readouterr().err.strip().splitlines()
-        assert len(said) == 1 and f"--validate has {same}, which -i has too" in said[0]
+        assert len(said) == 1 and f"--validate contains {same}, which -i has too" in said[0]
     assert not (folder / "out").exists()
     assert main([*line.split(), "1.npy", "--evaluate", "1.npy"]) == 2
     assert "which --evaluate has too" in capsys.readouterr().err
@@ -173,7 +173,7 @@ def test_the_first_plan_tells_the_metric_and_what_is_held_out(folder: Path, caps
     assert found.passes and found.raised == ("ra",) and found.to_copy == "[CONV_CONFIG]\ntensor_arrays='ra';"
     assert main([*FIRST, "--max-rmse", "0.1", "--metric", "metric.py:near", "--validate", "loader.py:others"]) == 0
     said = capsys.readouterr().out
-    assert "\nMetric on 3 images held out: float 0; unchanged -" in said and "; with the plan -" in said
+    assert "\nMetric on 3 images held out: float model 0; unchanged -" in said and "; with the plan -" in said
     document = json.loads((folder / "out" / "rounds.json").read_text())
     worth = document["worth"]
     jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(document)
@@ -204,7 +204,7 @@ def test_other_pictures_judge_the_rounds(folder: Path) -> None:
 def test_the_same_words_and_the_same_refusal(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.save("0.npy", np.zeros((1, 3, 8, 8), np.float32))
     assert main("tune --first -m net.onnx -i 0.npy -o out --validate 0.npy".split()) == 2
-    assert "--validate has" in capsys.readouterr().err and not (folder / "out").exists()
+    assert "--validate contains" in capsys.readouterr().err and not (folder / "out").exists()
     assert main([*FIRST, "--metric", "metric.py:far"]) == 2
     assert "far" in capsys.readouterr().err and not (folder / "out").exists()
 
@@ -231,11 +231,11 @@ def test_diagnose_names_the_smaller_plan_that_it_did_not_choose() -> None:
     alone = SimpleNamespace(measured=measured, smaller=None)
     assert diagnosis._costs(alone, larger) == "The weights take 71 % of their INT16 size."
     one = SimpleNamespace(measured=measured, smaller=plan(("a", "b"), 0.6, 0.2))
-    text = "With only the most certain input they take 60 %, and the output error is 0.2."
+    text = "With only the most certain input they take 60 %, of their INT16 size, and the output error is 0.2."
     assert diagnosis._costs(one, larger).endswith(text)
     two = SimpleNamespace(measured=measured, smaller=plan(("a", "b", "c"), 0.65, 0.1))
     assert diagnosis._costs(two, larger).endswith(
-        "With only the 2 most certain inputs they take 65 %, and the output error is 0.1."
+        "With only the 2 most certain inputs they take 65 %, of their INT16 size, and the output error is 0.1."
     )
 
 

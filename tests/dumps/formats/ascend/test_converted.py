@@ -59,7 +59,7 @@ def test_two_runs_of_one_operator_are_told_apart(tmp_path: Path) -> None:
 def test_a_file_of_another_size_is_told(tmp_path: Path) -> None:
     name = f"{DUMP}.output.0.3.float32.ND.bin"
     folder = written(tmp_path / "x", a=(name, np.zeros(2, np.float32)))
-    with pytest.raises(FormatError, match="has 8 bytes, which do not fit"):
+    with pytest.raises(FormatError, match="has 8 bytes, which do not fit the shape"):
         open_dump(folder / name)
     with pytest.raises(FormatError, match="no file of"):
         open_dump(folder)
