@@ -211,7 +211,7 @@ class Comparison:
 
     @property
     def other_input(self) -> Finding | None:
-        """Finding that the two runs had different inputs; None if the inputs are equal or unknown."""
+        """The finding "different inputs" of the two runs; None if the inputs are equal or unknown."""
         return next((finding for finding in self.environment if "likeness" in finding.figures), None)
 
     @property

@@ -84,7 +84,7 @@ def _split(path: Path, choice: Choice, enter: bool = True) -> tuple[Path, Choice
 
 
 def _entered(path: Path) -> Path:
-    """Return the only tree in an output folder of ``sgsdump exec``; return any other path unchanged."""
+    """Return the tree in an output folder of ``sgsdump exec``; without exactly one tree, return ``path`` unchanged."""
     trees = list(islice(path.glob(_HOOKED), 2)) if path.is_dir() else []
     return trees[0].parent if len(trees) == 1 else path
 

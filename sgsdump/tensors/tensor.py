@@ -411,7 +411,7 @@ def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
 
 
 def with_original_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return a tensor in a device layout with the given original shape, for dumps that lack the shape.
+    """Return the tensor with this original shape recorded, for dumps in a device layout that lack the shape.
 
     ``logical`` can then undo the layout. ATB stores FRACTAL_NZ with M1 and M0 merged: (…, N1, M, N0). Raises
     ValuesError if the shape does not fit, or if the layout cannot be undone.

@@ -223,7 +223,7 @@ def test_one_program_with_torch_and_onnxruntime(place, dumped):
 def test_one_tree_alone_is_told_what_lacks_in_one_line(place, dumped):
     done = sgsdump("compare", dumped(), cwd=place)
     assert (done.returncode, done.stdout) == (2, "") and done.stderr.count("\n") == 1
-    assert "name the reference dump too" in done.stderr
+    assert "To compare two dumps, also give the reference dump" in done.stderr
 
 
 def test_a_configuration_that_is_broken_when_the_program_ends(place):

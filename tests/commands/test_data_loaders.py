@@ -168,7 +168,7 @@ number = 3
         ("nan", "bad.py: feed 1, input 'wave', holds 64 NaN or infinite values"),
         (
             "shape",
-            "bad.py: feed 0, input 'wave', has shape [1, 1, 63], but no value is given for the model's input 'wave' takes [1, 1, 64]",
+            "bad.py: feed 0, input 'wave', has shape [1, 1, 63], but the model's input 'wave' takes [1, 1, 64]",
         ),
         ("text", "bad.py: feed 0 has no array of numbers for the input 'wave'"),
         ("ragged", "the data loader failed on feed 0: ValueError"),
@@ -198,9 +198,7 @@ def test_integers_stay_integers() -> None:
     kept = LoadedFeeds.of(({"ids": np.full((1, 12), n, np.int32), "mask": np.ones((1, 12))} for n in range(3)), specs)
     label, made, raw = kept.both(2)
     assert label == "feed 2" and made["ids"].dtype == raw["ids"].dtype == np.int64 and (made["ids"] == 2).all()
-    with pytest.raises(
-        Exception, match="holds fractions, but no value is given for the model's input 'ids' takes integers"
-    ):
+    with pytest.raises(Exception, match="holds fractions, but the model's input 'ids' takes integers"):
         LoadedFeeds.of([{"ids": np.full((1, 12), 0.5), "mask": np.ones((1, 12))}], specs)
 
 

@@ -78,7 +78,7 @@ def test_a_part_is_quantised_and_judged(folder, capsys):
         ("pipeline full --model-outputs prop", "no tensor 'prop'; did you mean 'prob'"),
         ("dump -i data.npy --model-inputs r1 --model-outputs c1", "no output of the selected part depends on 'r1'"),
         ("dump -i data.npy --model-outputs data", "no operator lies between"),
-        ("simulate -t Fixed -i data.npy --model-outputs r1", "cut a float model; give them to calibrate"),
+        ("simulate -t Fixed -i data.npy --model-outputs r1", "cut a fixed model, pass these options to calibrate"),
         ("diagnose -i data.npy --model-outputs sigg", "did you mean 'sig'"),
     ],
 )

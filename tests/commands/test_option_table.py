@@ -276,7 +276,7 @@ def test_a_mode_reads_what_it_honours(dumps, monkeypatch, capsys, command, mode)
     for line in READ_ALL.get((command, mode), [LEAST[command, mode]]):
         status = main([command, *line.split()])
         error = capsys.readouterr().err
-        assert status in (0, 1) or "not a watcher's dump" in error, error
+        assert status in (0, 1) or "not a watcher dump:" in error, error
     honoured = {option for option, modes in COMMANDS[command].MODES.honoured.items() if mode in modes}
     honoured -= READ_BY_RUN | ({"sample", "step", "rank"} if mode == compare_options.WATCHER else set())
     assert honoured <= read, honoured - read

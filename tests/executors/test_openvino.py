@@ -63,7 +63,7 @@ def test_inputs_that_nothing_reads() -> None:
 
 @pytest.mark.parametrize("inputs", [["a"], ["a", "b"], ["b", "a"]])
 def test_what_a_dropout_alone_reads_is_fed(inputs: list[str]) -> None:
-    """OpenVINO drops the node, and calls no value is given for the model's input by the name of the output."""
+    """OpenVINO drops the node, and calls the model's input by the name of the output."""
     nodes = [node("Dropout", [name], f"{name}.out") for name in inputs]
     outputs = [f"{name}.out" for name in ("a", "b") if name in inputs]
     proto = net(nodes, {}, {"a": (2, 3), "unread": (1,), "b": (2, 3)}, outputs, 11).proto

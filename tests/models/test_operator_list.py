@@ -151,7 +151,7 @@ def test_a_topology_lists_its_operations_with_their_ids(tmp_path):
 
 
 def test_a_tree_without_a_topology_says_how_to_get_one(tmp_path):
-    with pytest.raises(FormatError, match="dump it with --type model"):
+    with pytest.raises(FormatError, match="dump the program with --type model,"):
         list_operators(tmp_path)
 
 

@@ -18,7 +18,7 @@ from sgsdump.pipeline.steps import Engine
 
 
 def load(folder: Path) -> tuple[onnx.ModelProto, list[np.ndarray], list[np.ndarray]]:
-    """As onnx.backend.test.runner does: the files by number, matched with no value is given for the model's inputs and outputs by place."""
+    """As onnx.backend.test.runner does: the files by number, matched with the model's inputs and outputs by place."""
     proto = onnx.load(folder / "model.onnx")
     onnx.checker.check_model(proto, full_check=True)
     found: dict[str, list[np.ndarray]] = {}

@@ -103,7 +103,7 @@ def test_means_of_two_pictures(parsed):
         ),
         (
             "[INPUT_CONFIG]\ninputs=a\ntraining_input_formats=RGB\ninput_formats=RAWDATA_S16_NHWC\n",
-            "RAWDATA needs the same",
+            "with RAWDATA, both formats must be the same",
         ),
         (PLAIN.replace("RGB", "RAWDATA_F32_NHWC") + "mean=1:2:3\n", "RAWDATA inputs take no mean"),
         (PLAIN + "mean=1:2\n", "has 2 numbers"),
@@ -194,7 +194,7 @@ def test_which_formats_go_together(stored, trained, given):
 @pytest.mark.parametrize("given", ["GRAY", "RAWDATA_S16_NHWC", "RAWDATA_F32_NHWC"])
 def test_rawdata_needs_the_same_in_both(stored, trained, given):
     if trained != given and (trained, given) != ("RGB", "GRAY"):
-        with pytest.raises(ConfigError, match="RAWDATA needs the same format in both"):
+        with pytest.raises(ConfigError, match="with RAWDATA, both formats must be the same"):
             read(stored(config((trained, given))))
         return
     (found,) = read(stored(config((trained, given)))).inputs

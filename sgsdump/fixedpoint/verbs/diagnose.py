@@ -205,7 +205,7 @@ class Judged:
 
     @property
     def advised(self) -> MeasuredAdvice | None:
-        """The advice after the cause is removed, if there is a cause; else the advice for the model as it is."""
+        """The advice for the model with the cause corrected; without a cause, the advice for the unchanged model."""
         if self.root is None:
             return self.advice
         return self.root.advice or (self.advice and replace(self.advice, promise=None))

@@ -165,7 +165,7 @@ def dumped_before(tmp_path_factory):
         (["-opname", "sotfmax"], "no operator ran whose type begins with 'sotfmax'; similar names:"),
         (
             ["--dump-layer", "relu rleu"],
-            "no operator 'rleu' ran; similar names: relu, according to the previous dump of this command ( msit_dump_",
+            "no operator 'rleu' ran; similar names: relu, according to msit_dump_",
         ),
         (["--operation-regex", "^conv"], "no operator ran whose name matches '^conv'"),
         (["-ids", "0_1", "7"], "no operator has the id 7"),
@@ -178,7 +178,7 @@ def test_an_unknown_operator_of_a_program_that_was_dumped_before(dumped_before, 
     folder, command = dumped_before
     done = sgsdump("exec", *options, *command, cwd=folder)
     assert (done.stdout, done.returncode, len(done.stderr.splitlines())) == ("", 2, 1)
-    assert message in done.stderr and "use another -o" in done.stderr
+    assert message in done.stderr and "select another output folder with -o." in done.stderr
 
 
 def test_a_known_operator_of_a_program_that_was_dumped_before_or_another_folder(dumped_before):
@@ -242,7 +242,7 @@ def test_a_type_that_no_library_has_is_told_before_the_program_starts(tmp_path, 
         (["--exec", "python x", "--", "python", "y"], "the program is given twice"),
         (["-o", "code/infer.py", "--", "python", "started"], "infer.py"),
         (["-o", "/proc/no", "--", "python", "started"], "/proc/no"),
-        (["--type", "stats", "--", "python", "started"], "needs tensor too: --type model tensor stats"),
+        (["--type", "stats", "--", "python", "started"], "also requires tensor, as in --type model tensor stats"),
         (["-er", "2", "--", "python", "started"], "is not a list of pairs"),
         (["-config", "nowhere.json", "--", "python", "started"], "nowhere.json"),
         (["--dump-step", "1", "-er", "1,1", "--", "python", "started"], "both choose steps"),

@@ -141,7 +141,7 @@ def test_references_that_cannot_feed(tmp_path, reference):
     (tmp_path / "other.npy").write_bytes(b"")
     np.save(tmp_path / "other.npy", np.ones(3))
     with (
-        pytest.raises(ConfigError, match="no rounds of a program found"),
+        pytest.raises(ConfigError, match="no rounds of a program;"),
         capture(tmp_path / "c", feed=tmp_path / "other.npy"),
     ):
         pass

@@ -309,7 +309,7 @@ def test_a_run_without_tensors_whose_folder_is_the_tree_itself_is_refused(tmp_pa
     run = {"place": "", "step": 0, "rank": 0, "graph": "", "notes": [], "outputs": []}
     index = {"sgsdump_runs": 1, "complete": True, "notes": [], "runs": [run]}
     (tmp_path / "runs.json").write_text(json.dumps(index))
-    with pytest.raises(FormatError, match="has no folder of its own"):
+    with pytest.raises(FormatError, match="nor a separate folder"):
         open_dump(tmp_path)
 
 

@@ -150,7 +150,7 @@ def test_statistics_of_a_watcher_tell_a_change_too(tmp_path: Path) -> None:
 
 def test_any_other_dump_is_no_watcher_s(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     compiled(Alias(), tmp_path)(torch.tensor([1.0, 2.0]))
-    with pytest.raises(ValuesError, match="not a watcher's dump"):
+    with pytest.raises(ValuesError, match="not a watcher dump:"):
         watched_changes(opened(tmp_path))
     assert main(["compare", str(tmp_path)]) == 2
     assert main(["compare", str(tmp_path), "--csv", "x.csv"]) == 2

@@ -42,7 +42,7 @@ def test_it_is_written_where_it_is_told(capsys):
     capsys.readouterr()
     for target, said in (("there", "exists"), ("no/x", "cannot write no/x: there is no folder no; make it first")):
         assert main(f"cfg DebugConfig.txt -o {target}".split()) == 2 and said in capsys.readouterr().err
-    assert main("cfg -o there".split()) == 2 and "name the file to write" in capsys.readouterr().err
+    assert main("cfg -o there".split()) == 2 and "choose the template to write" in capsys.readouterr().err
 
 
 def test_an_unknown_name_lists_the_known(capsys, work_folder):

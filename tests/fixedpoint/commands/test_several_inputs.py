@@ -169,7 +169,7 @@ REFUSED = {
     "nothing": "feeds.py: nothing() gives no feeds",
     "array": "feeds.py: feed 0 is a ndarray, not a dictionary of arrays by input name",
     "other": "feeds.py: feed 0 has 'dat', which is not an input of the model; did you mean 'data'?",
-    "none": "feeds.py: feed 0 lacks no value is given for the model's input 'data'",
+    "none": "feeds.py: feed 0 lacks the model's input 'data'",
     "text": "feeds.py: feed 0 has no array of numbers for the input 'data'",
     "fails": "the data loader failed on feed 1: OSError: 'no more pictures'",
     "one": "feeds.py: one() returned a dict; yield a dictionary of arrays for each run",
@@ -191,7 +191,7 @@ def test_what_does_not_go_together(folder: Path, capsys: pytest.CaptureFixture[s
         capsys, "dump", "-m", "net.onnx", "--data-loader-script", "none.py"
     )
     full = ("pipeline", "full", "-m", "net.onnx", *script)
-    assert "--save-test-case is for one input" in refused(
+    assert "--save-test-case supports only one set of inputs;" in refused(
         capsys, "pipeline", "once", "--name", "prob", *full[2:], "--save-test-case", "case"
     )
     assert "give the inputs in one way only" in refused(capsys, *full, "--input-dir", ".")

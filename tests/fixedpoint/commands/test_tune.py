@@ -281,7 +281,8 @@ def test_a_plan_that_is_better_by_the_metric_or_smaller_is_named(metrics, taken,
     )
     said = [line for line in ending_lines(result) if line.startswith("by the metric")]
     assert said == (
-        [f'by the metric, {told}; --target "metric>=0.9" selects the smallest plan that reaches this value'] if told else []
+        [f'by the metric: {told}; --target "metric>=0.9" selects the smallest plan that reaches this value'] if told
+        else []
     )  # fmt: skip
 
 
@@ -352,7 +353,7 @@ def test_a_damaged_progress_file_is_measured_anew(work, capsys, monkeypatch):
         (["--rates", "0.7,1.2"], "compression rate 1.2 must be"),
         (["--rates", "a"], "--rates 'a' is not a list of numbers"),
         (["--rates", ","], "--rates names no rate"),
-        (["--rates", "0.7", "--target", "error<=1"], "exclude each other"),
+        (["--rates", "0.7", "--target", "error<=1"], "cannot be combined: --target determines the compression"),
         (["--target", "output-cos>=2"], "--target output-cos>=2: none of all 4 plans tried reaches the target"),
         (["--target", "metric>=1"], "needs --metric"),
         (["--target", "speed>=1"], "is not NAME>=NUMBER"),

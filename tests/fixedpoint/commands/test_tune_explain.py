@@ -171,7 +171,7 @@ def test_trouble_is_one_line(tmp_path, capsys):
         on_loss="ignore",
     )
     for words, told in [
-        ([*ARGS, "--ranges", str(tmp_path / "other.txt")], "no name is a layer of this model"),
+        ([*ARGS, "--ranges", str(tmp_path / "other.txt")], "no name matches a layer of this model"),
         ([*ARGS[:-1], str(tmp_path / "other.ini")], "inputs names 'picture', the model has image"),
         ([*ARGS, "--dump", str(tmp_path / "other.bin")], "Give a dump of this model"),
         ([*ARGS, "--dump", "float.bin", "--fixed", str(tmp_path / "other.bin")], "are both dumps of the same model?"),
@@ -202,7 +202,7 @@ def test_a_network_that_others_quantised_gets_the_command_to_type(tmp_path, monk
         capsys.readouterr()
         assert main([*explain, fixed, "-i", "0.npy"]) == 2
         (line,) = capsys.readouterr().err.splitlines()
-        command = line.partition("leave in float: ")[2]
+        command = line.partition("keep in float, run: ")[2]
         assert command == "sgsdump diagnose -m net.onnx --fixed 'my q.onnx' -i 0.npy"
         assert main(shlex.split(command)[1:]) == 0, "the command does as it is"
     Path("my q.bin").rename("other.bin")
