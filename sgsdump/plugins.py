@@ -39,9 +39,11 @@ class Command(NamedTuple):
     ----------
     module : str
         Module of the command. The docstring of the module is the help text. The module defines
-        ``add_arguments(parser)``, and ``run(args)``, which returns the exit status. help : str One-line description
-        of the command in ``sgsdump --help``. group : str Heading in ``sgsdump --help`` under which the command is
-        listed. A new heading is placed last.
+        ``add_arguments(parser)``, and ``run(args)``, which returns the exit status.
+    help : str
+        One-line description of the command in ``sgsdump --help``.
+    group : str
+        Heading in ``sgsdump --help`` under which the command is listed. A new heading is placed last.
     after : str or None
         Command that is listed before this command; "" for the first place in the group, None for the last place.
     """

@@ -16,14 +16,15 @@ the target:
   folder of .npy files.
 
 what the target cannot hold:
-  Before writing, convert lists what is lost, one line per kind of loss. With --strict, nothing is
-  written then. The exit status is 1 if tensors were left out, 2 on errors.
+  Before writing, convert lists what is lost, one line per kind of loss. With
+  --strict, nothing is written in this case. The exit status is 1 if tensors
+  were left out, 2 on errors.
 
 layouts and types:
   --layout logical undoes the layouts of a device (NC1HWC0, FRACTAL_NZ, ...) if
   the original shape is in the dump or in --original-shape. NCHW, NHWC and HWCN
   also transpose 4-D tensors. NC1HWC0, NDC1HWC0, FRACTAL_Z and FRACTAL_NZ write
-  the block layout of a device, padded with zeros.
+  the block layout of a device, padded with zeros. --dtype float32 dequantises
   integers, and converts narrower floats to float32.
 
 the SDK's model files (.sim, .img):

@@ -8,10 +8,10 @@ examples:
 
 names and order:
   Tensors keep the order of the dumps, and within a dump their own order. A
-  folder that is not a dump itself is replaced by the dumps in it, sorted by name. Names that
-  occur in more than one dump are an error; --prefix avoids the error. The format of
-  The ending of OUT selects its format, as in sgsdump convert. Graphs beside the dumps
-  (NAME.graph.onnx) are not merged.
+  folder that is not a dump itself is replaced by the dumps in it, sorted by
+  name. Names that occur in more than one dump are an error; --prefix avoids the
+  error. The ending of OUT selects its format, as in sgsdump convert. Graphs
+  beside the dumps (NAME.graph.onnx) are not merged.
 """
 
 from __future__ import annotations

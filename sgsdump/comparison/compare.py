@@ -59,9 +59,9 @@ def compare(
         Dump under test and reference dump, or paths of dumps in any format.
     inputs : bool
         If True, compare the inputs of the network too. By default only output tensors are compared. Inputs are always
-        compared if a dump stores the inputs of each operator under separate names (``has_own_inputs``). name_map :
-        mapping or NameSources, optional {benchmark name: sample name} for tensors whose names differ between the
-        dumps. Or the contents of mapping files
+        compared if a dump stores the inputs of each operator under separate names (``has_own_inputs``).
+    name_map : mapping or NameSources, optional
+        {benchmark name: sample name} for tensors whose names differ between the dumps. Or the contents of mapping files
         and rules.
     match_by_value : bool
         If True, pair tensors with equal values first, then the other tensors by name. Suitable for two float runs with
@@ -85,9 +85,9 @@ def compare(
         all values a second time.
     threads : int, optional
         Number of tensors that are compared in parallel; by default one per core.
-    measured_by : MeasuredBy, optional Function that compares the pairs elsewhere, for example on other machines. By
-    default threads of this process compare the
-        pairs.
+    measured_by : MeasuredBy, optional
+        Function that compares the pairs elsewhere, for example on other machines. By default threads of this process
+        compare the pairs.
     progress : Progress
         Receives the number of compared pairs; see ``sgsdump.progress``.
 

@@ -108,7 +108,8 @@ class Executor(ABC):
         Parameters
         ----------
         model : onnx.ModelProto
-            The model. ``load_model`` never changes the model. configs : Mapping[str, Any], optional
+            The model. ``load_model`` never changes the model.
+        configs : Mapping[str, Any], optional
             Values of the options in ``load_options``.
         folder : str, optional
             Folder of the model's external data files.
@@ -197,7 +198,8 @@ class Executor(ABC):
         Parameters
         ----------
         model : onnx.ModelProto
-            The model; it must not be changed. The model's outputs may lack type and shape. configs : Mapping[str, Any]
+            The model; it must not be changed. The model's outputs may lack type and shape.
+        configs : Mapping[str, Any]
             Options that the caller set; all are in ``load_options``.
         folder : str or None
             Folder of the external data files.

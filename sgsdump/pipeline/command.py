@@ -22,10 +22,11 @@ the comparison:
   compare_result.html. -g adds a golden (float32) run: a tensor passes if its
   error against the golden run is at most -t times the error of -cd (float16).
 
-exit status: 0; 1 if a tensor could not be dumped, fails by more than rounding or exceeds your limit,
-  or is missing and you gave a limit; if the whole model gives other outputs
-  than the dump; or if --bisect found a difference or a tensor that an executor
-  cannot compute. 2 on errors.
+exit status:
+  0; 1 if a tensor could not be dumped, fails by more than rounding or exceeds
+  your limit, or is missing and you gave a limit; if the whole model gives other
+  outputs than the dump; or if --bisect found a difference or a tensor that an
+  executor cannot compute. 2 on errors.
 
 more examples:
   sgsdump pipeline full -m net.onnx -mt float16 -o half

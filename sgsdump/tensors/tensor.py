@@ -340,9 +340,10 @@ class Scaling:
 class Values:
     """Stored values and the function that converts a chunk of them to real values.
 
-    array may be a view of a mapped file (read with ``in_memory`` or through a descriptor), unaligned or transposed;
-             must not be changed to_real None if the stored values are the real values scaling set if ``to_real`` only
-             applies this scaling
+    array    may be a view of a mapped file (read with ``in_memory`` or through a descriptor), unaligned or transposed;
+             must not be changed
+    to_real  None if the stored values are the real values
+    scaling  set if ``to_real`` only applies this scaling
     """
 
     array: np.ndarray

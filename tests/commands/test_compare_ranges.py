@@ -76,7 +76,7 @@ def test_a_quant_file_by_channel_and_bit(files, capsys, name):
         ("one.txt absent.txt", "absent.txt"),
         ("one.txt cut.txt", "cut.txt:1: 'Name:c1, min: 0' is not"),
         ("one.txt third.txt", "no tensor in common"),
-        ("one.txt two.txt --limit sqnr=3", "the only metric of ranges is 'apart'"),
+        ("one.txt two.txt --limit sqnr=3", "only the metric 'apart' applies to calibration ranges"),
         ("one.txt two.txt --csv one.txt", "cannot write one.txt"),
     ],
 )

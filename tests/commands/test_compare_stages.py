@@ -150,7 +150,7 @@ def test_the_table_of_a_model(dumps, capsys, tmp_path):
 
 @pytest.mark.parametrize(
     ("table", "error"),
-    [(None, "net.onnx has no table of stages"), ("{}", "is not a list of [stage, blob, layer]")],
+    [(None, "net.onnx has no table of Caffe stages"), ("{}", "is not a list of [stage, blob, layer]")],
 )
 def test_a_model_without_a_table_of_stages(dumps, capsys, tmp_path, table, error):
     model(tmp_path / "net.onnx", table)

@@ -139,7 +139,7 @@ def test_rounds_of_threads_and_workers_pair_by_their_inputs(tmp_path, orders):
         put_threads(tmp_path / name, requests)
     text = sgsdump("compare", "a", "b", cwd=tmp_path).stdout
     assert "Runs compared: 3; different: 0." in text
-    assert " 3" in text
+    assert "3 runs of several threads or processes were paired by their inputs." in text
     assert "The order" not in text
 
 
@@ -156,10 +156,10 @@ def test_where_inputs_pair_no_rounds_the_order_may_differ(tmp_path):
     put_threads(tmp_path / "b", [(7, 0, 2.0), (7, 1, 3.0), (7, 1, 5.0)])
     text = sgsdump("compare", "a", "b", cwd=tmp_path).stdout
     assert (
-        "paired by their inputs: 1runs of several threads or processes were paired by their inputs. Pairs with different steps: 2, first step 1, rank 0 of the sample with step 0"
-        in text
+        "1 runs of several threads or processes were paired by their inputs. Pairs with different steps: 2; "
+        "the first is step 1, rank 0 of the sample with step 0" in text
     )
-    assert "The order of the runs may differ: 2 runs of several threads or processes were paired in their order" in text
+    assert "The order of the runs may differ: 2 runs of several threads or processes were paired by position" in text
 
 
 def test_networks_of_other_names_pair_by_their_inputs_too():
@@ -186,5 +186,5 @@ def test_one_thread_that_was_fed_in_another_order_is_told(tmp_path):
     put_threads(tmp_path / "a", [(7, 0, 1.0), (7, 0, 2.0), (7, 0, 3.0)])
     put_threads(tmp_path / "b", [(7, 0, 1.0), (7, 0, 3.0), (7, 0, 2.0)])
     text = sgsdump("compare", "a", "b", cwd=tmp_path).stdout
-    assert "The order of the runs differs: 2 runs have the inputs of another run of the other side" in text
+    assert "The order of the runs differs: 2 runs have the same inputs as a different run of the other dump" in text
     assert "paired by their inputs" not in text

@@ -176,7 +176,7 @@ number = 3
         ("gives_none", "bad.py: gives_none() returned a None; yield a dictionary of arrays for each run"),
         ("nothing", "bad.py: nothing() gives no feeds"),
         ("one_dictionary", "bad.py: one_dictionary() returned a dict; yield a dictionary of arrays"),
-        ("endless", "bad.py: endless() gave 5 feeds and does not end; limit it"),
+        ("endless", "bad.py: endless() returned 5 sets of inputs and does not end; limit the loader"),
         ("number", "bad.py: number() returned a int; yield"),
         ("absent", "bad.py has no function absent()"),
     ],
@@ -280,9 +280,9 @@ def test_arrays_of_pictures_are_what_the_float_model_takes(capsys: pytest.Captur
         ".npy: with mean and std_value of input_config, the values correspond to grey levels from" in said
         and "arrays/" in said
     )
-    assert "from integers; correct them" in said
+    assert "from integers. Correct mean and std_value" in said
     assert sgsdump("calibrate", *given[1:5], "--input-config", "wrong.ini", "-o", "fixed.onnx") == 0
-    assert "warning: arrays/0.npy: mean and std_value" in capsys.readouterr().out
+    assert "warning: arrays/0.npy: with mean and std_value" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["calibrate", "tune", "diagnose", "tune --first"])

@@ -150,7 +150,7 @@ def test_runs_without_a_partner_and_other_trouble_are_told(
     shutil.rmtree(other / "tensors/1_4711/0")
     (other / "tensors/1_4711/5").rename(other / "tensors/1_4711/6")
     status, _, err = said(capsys, "compare", tree, other)
-    assert status == 2 and err.count("\n") == 1 and "is of the step and rank of one of" in err
+    assert status == 2 and err.count("\n") == 1 and "has the same step and rank as a run of" in err
 
 
 def test_a_missing_run_is_in_the_first_line_and_has_files_of_its_own(

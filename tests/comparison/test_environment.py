@@ -70,8 +70,8 @@ def test_other_tokens_are_said_and_no_error_is_named():
     assert told(fed([1, 2], 1.0), fed([1, 3], 2.0)) == [("inputs", "embedding/input.0")]
     lines = sentences(comparison)
     assert (
-        "The programs had different integer inputs such as tokens or indices (embedding/input.0). Differences after "
-        "them are not errors."
+        "The programs had different integer inputs such as tokens or indices (embedding/input.0). Differences that "
+        "these inputs cause are not errors."
     ) in lines
     assert told(fed([1, 2], 1.0), fed([1, 2], 2.0)) == []
     assert told(fed([1, 2], 1.0, np.float32), fed([1, 3], 2.0, np.float32)) == []

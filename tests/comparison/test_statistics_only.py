@@ -65,7 +65,7 @@ def test_six_decimals_of_text_are_no_error_but_full_precision_is() -> None:
 
 def test_nothing_in_common_and_other_sizes_are_not_comparable() -> None:
     for sample, said in (
-        (told(Statistics(max=1.0)), "no statistics that both dumps have"),
+        (told(Statistics(max=1.0)), "the two dumps share neither values nor statistics of"),
         (told(Statistics()), "^has no values: only statistics were dumped"),
         (told(TRUE, (3, 3)), r"shapes differ: sample \[3, 3\], benchmark \[2, 3\]"),
     ):

@@ -320,7 +320,7 @@ def test_the_model_is_not_changed():
         ({"executor": "orrt"}, ConfigError, "unknown executor 'orrt'; did you mean 'ort'"),
         ({"feed": {"x": FEED["x"][:, :4]}}, InputError, r"expects float32 \[1, 8\], got float32 \[1, 4\]"),
         ({"feed": {"x": FEED["x"].astype(np.float64)}}, InputError, "got float64"),
-        ({"feed": {}}, InputError, "'x' is not fed"),
+        ({"feed": {}}, InputError, "no value is given for the model's input 'x'"),
     ],
 )
 def test_what_cannot_be_is_one_line(change, kind, text):

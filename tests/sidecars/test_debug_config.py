@@ -69,8 +69,8 @@ def test_comments_and_blank_lines_do_not(written, line):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (" dumpTensor\n", ":1: ' dumpTensor': the SDK ignores a word after blanks"),
-        ("\n\tpath=.\n", ":2: .* after blanks"),
+        (" dumpTensor\n", ":1: ' dumpTensor': the SDK ignores an option after leading blanks"),
+        ("\n\tpath=.\n", ":2: .* after leading blanks"),
         ("DumpTensor\n", "case-sensitive; write dumpTensor"),
         ("PATH=.\n", "write path="),
         ("XdumpTensor\n", "unknown option 'XdumpTensor'; did you mean 'dumpTensor'"),

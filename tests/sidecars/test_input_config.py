@@ -94,12 +94,12 @@ def test_means_of_two_pictures(parsed):
         (PLAIN.replace("RGB", "RBG"), "unknown value 'RBG'; choose one of: RGB, BGR"),
         (
             PLAIN.replace("input_formats=RGB;\n", "input_formats=BGR;\n", 1),
-            "is RGB but training format BGR, which makes SDK",
+            "has input format RGB but training format BGR; the simulator of SDK",
         ),
-        (PLAIN.replace("training_input_formats=RGB", "training_input_formats=RGBA"), "RGBA: SDK 1.1.5 accepts it, but"),
+        (PLAIN.replace("training_input_formats=RGB", "training_input_formats=RGBA"), "SDK 1.1.5 accepts RGBA, but"),
         (
             PLAIN.replace("training_input_formats=RGB", "training_input_formats=BGRA"),
-            "write BGR here and BGRA in input_",
+            "Write BGR here and BGRA in input_",
         ),
         (
             "[INPUT_CONFIG]\ninputs=a\ntraining_input_formats=RGB\ninput_formats=RAWDATA_S16_NHWC\n",
@@ -180,7 +180,8 @@ def test_which_formats_go_together(stored, trained, given):
     """The SDK takes RGBA of what was trained with BGR, and BGRA with RGB, not RGB with BGR (f_*)."""
     if {trained, given} == {"RGB", "BGR"}:
         with pytest.raises(
-            ConfigError, match=f"is {given} but training format {trained}, which makes .* use {given}A or"
+            ConfigError,
+            match=f"has input format {given} but training format {trained}; the simulator .* Use {given}A or",
         ):
             read(stored(config((trained, given))))
         return

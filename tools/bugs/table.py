@@ -165,7 +165,7 @@ BUGS = (
     _decoder(
         "key_permutation",
         "huggingface/transformers#31788",
-        "`k_proj` is converted with the number of query heads instead of key heads instead of key heads",
+        "`k_proj` is converted with the number of query heads instead of key heads",
         f"{_ATTENTION}.k_proj",
         "weight",
         {"key_heads": 4},

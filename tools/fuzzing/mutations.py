@@ -29,7 +29,7 @@ _MOST_BYTES = 2**17
 
 
 def mutated(data: bytes, donor: bytes, rng: Random) -> bytes:
-    """``data`` with one to eight edits; ``donor`` 's content, for crossing."""
+    """``data`` with one to eight edits; ``donor`` is another file's content, for crossing."""
     form = _form(data)
     if form is not None and rng.random() < 0.6:
         data = form(data, donor, rng)

@@ -198,7 +198,7 @@ def _with_headline(named: tuple[str, ...], printed: str) -> tuple[str, ...]:
     """
     lines = (line for line in printed.splitlines()[:4] if line.startswith(("Cause: ", "No single cause: ")))
     cause = next(lines, "")
-    if cause.startswith(("Cause: the ", "Cause: calibration ")):
+    if cause.startswith(("Cause: the ", "Cause: calibration ")) and "Cause: the output of operator " not in cause:
         return named
     words = re.split(r"[\s,;]+", cause)
     said = sorted((name for name in named if name in words), key=words.index)[:1]

@@ -12,8 +12,9 @@ the program:
   exit status and results do not change.
 
 the dump:
-  A folder msit_dump_{time} in the folder of -o; every other command can open this dump. By default,
-  the first step (round) is dumped: inputs before, outputs after each operator.
+  A folder msit_dump_{time} in the folder of -o; every other command can open
+  this dump. By default, the first step (round) is dumped: inputs before,
+  outputs after each operator.
   Names and defaults are those of msit llm dump.
 
 exit status:

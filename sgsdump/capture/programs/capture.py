@@ -48,11 +48,12 @@ def capture(
     folder : str or Path
         A new or empty folder, or the folder of an earlier capture, which is replaced.
     control : DumpControl, optional
-        Selection of the tensors to dump. Default: all tensors of every round. statistics : bool, default False If
-    True, store maximum, minimum, mean and L2 norm instead of values. feed : str or Path, optional A tree that an
-    earlier run of the same program dumped. In each round, the inputs recorded in this tree replace the program's
-    inputs. If
-        ``control`` names a module, only the inputs of this module are replaced.
+        Selection of the tensors to dump. Default: all tensors of every round.
+    statistics : bool, default False
+        If True, store maximum, minimum, mean and L2 norm instead of values.
+    feed : str or Path, optional
+        A tree that an earlier run of the same program dumped. In each round, the inputs recorded in this tree replace
+        the program's inputs. If ``control`` names a module, only the inputs of this module are replaced.
 
     Yields
     ------

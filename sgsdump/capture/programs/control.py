@@ -55,10 +55,12 @@ class OperatorFilter:
     ----------
     names, prefixes, patterns : tuple of str
         Exact operator names; prefixes of operator types, case-insensitive; regular expressions for operator names. An
-        operator is dumped if a name, prefix or pattern matches, or if all three tuples are empty. models : tuple of
-        (str, tuple of str) Selection by graph: pairs of a graph name ("" for any graph) and the names of operators in
-        this graph (empty for all). ids : tuple of str Operator ids within a step; empty for all. ``3_1`` is the child
-        with index 1 of operator ``3``.
+        operator is dumped if a name, prefix or pattern matches, or if all three tuples are empty.
+    models : tuple of (str, tuple of str)
+        Selection by graph: pairs of a graph name ("" for any graph) and the names of operators in this graph (empty for
+        all).
+    ids : tuple of str
+        Operator ids within a step; empty for all. ``3_1`` is the child with index 1 of operator ``3``.
     children : bool
         True if the operators inside selected operators are dumped too.
     watched : tuple of str
@@ -124,13 +126,18 @@ class DumpControl:
     mode : {"input", "output", "all"}
         Tensors of an operator to dump: inputs, outputs or both.
     steps : Steps
-        Steps to dump, counted from 0. A step is one call of the outermost module or one run of the onnxruntime
-    session. when : {"before", "after", "both", "inputs-before-outputs-after"} When tensors are read: before or after
-    the operator runs. content : {"tensor", "stats", "description", "structure"} Content to store: values, statistics,
-    shape and dtype ("description"), or only a line in the index ("structure"). timing : bool True if the host time of
-    each operator is recorded, for CPU profiling. devices, ranks : tuple of int Numbers of the devices and ranks to
-    dump; empty for all. seed : int or None Seed of the random generators. If a seed is set, deterministic algorithms
-    are enabled too.
+        Steps to dump, counted from 0. A step is one call of the outermost module or one run of the onnxruntime session.
+    when : {"before", "after", "both", "inputs-before-outputs-after"}
+        When tensors are read: before or after the operator runs.
+    content : {"tensor", "stats", "description", "structure"}
+        Content to store: values, statistics, shape and dtype ("description"), or only a line in the index
+        ("structure").
+    timing : bool
+        True if the host time of each operator is recorded, for CPU profiling.
+    devices, ranks : tuple of int
+        Numbers of the devices and ranks to dump; empty for all.
+    seed : int or None
+        Seed of the random generators. If a seed is set, deterministic algorithms are enabled too.
     scene : {"", "overflow", "watcher"}
         "overflow" dumps only operators whose output holds NaN, Inf or the largest value of its type, with their inputs.
         "watcher" dumps the outputs of ``operators.watched`` when they are computed, and again after each operator of

@@ -12,8 +12,9 @@ the verdict:
   Without limits, it says EQUAL, WITHIN ROUNDING or DIFFERS. MSE, COS and RMSE
   are always shown. RMSE is the SDK's relative error: sum |a-b| / sum |b|.
 
-exit status: 0 if all limits hold or no limit is given. 1 if a limit is exceeded.
-  A NaN or Inf metric, or a layer that cannot be compared, exceeds every limit. With
+exit status:
+  0 if all limits hold or no limit is given. 1 if a limit is exceeded. NaN, Inf
+  and layers that cannot be compared exceed every limit. 2 on errors. With
   --fail-on cause, also 1 if a cause is named.
 
 the table:

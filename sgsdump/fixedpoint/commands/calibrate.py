@@ -8,9 +8,10 @@ examples:
   sgsdump calibrate -m net.prototxt --weight-file net.caffemodel -i images/ --input-config input_config.ini
 
 the fixed model:
-  An ONNX file of standard operators that compute the same integers as the hardware.
-  sgsdump simulate -t Fixed and onnxruntime run it. Operators without an integer
-  rule are listed at the end, with their substitute (docs/exact_integers.md).
+  An ONNX file of standard operators that compute the same integers as the
+  hardware. sgsdump simulate -t Fixed and onnxruntime run it. Operators without
+  an integer rule are listed at the end, with their substitute
+  (docs/exact_integers.md).
 
 the levels (--quant-level):
         weights per channel  activation ranges fitted  INT16 proposed
@@ -21,10 +22,10 @@ the levels (--quant-level):
   L5    x                    x                         x
 
   Weight ranges are the minimum and maximum of each output channel, as in the
-  SDK. At L1 and L2, all ranges are computed as in the SDK. Fitted activation ranges
-  (percentile, entropy, least squares) are kept if the outputs of the model
-  improve on a few images. A convolution is raised to INT16 if quantising only
-  this convolution to INT8 changes the outputs by more than -sth: sum((y -
+  SDK. At L1 and L2, all ranges are computed as in the SDK. Fitted activation
+  ranges (percentile, entropy, least squares) are kept if the outputs of the
+  model improve on a few images. A convolution is raised to INT16 if quantising
+  only this convolution to INT8 changes the outputs by more than -sth: sum((y -
   r)^2) / sum(r^2), averaged over the outputs. If an output is a softmax, the
   input of the softmax is measured instead.
   With ALL_INT16, all levels above L1 act as L2.
@@ -32,10 +33,11 @@ the levels (--quant-level):
 your own ranges (--quant-file):
   Without --quant-level, tensor_weight_calibration.txt beside the file gives the
   level. With log/tensor_min_max.txt of the SDK's calibrator, the fixed model
-  is identical to the SDK's; tensor_chn.txt, softmax_lut_range.txt and, above L1,
-  tensor_weight_calibration.txt are read from the same folder. The level gives
-  the ranges that the file lacks. Only the quant file raises convolutions to INT16: L5 acts as L3,
-  and L4 as L2. Weight ranges of tensor_min_max.txt are used at L1 only.
+  is identical to the SDK's; tensor_chn.txt, softmax_lut_range.txt and, above
+  L1, tensor_weight_calibration.txt are read from the same folder. The level
+  gives the ranges that the file lacks. Only the quant file raises convolutions
+  to INT16: L5 acts as L3, and L4 as L2. Weight ranges of tensor_min_max.txt are
+  used at L1 only.
 
 files in the folder log/ (an older run is replaced, other files stay):
   tensor_min_max.txt     ranges of all tensors
@@ -50,12 +52,11 @@ DebugConfig.txt:
   computes these two operators in one step.
 
 a cluster (--scheduler):
-  A Dask cluster (pip install 'sgsdump[cluster]') runs the model on the images. This machine
-  reads and preprocesses the images, and sends them with the model. The workers
-  need the same versions of sgsdump, onnx, onnxruntime and numpy, but none of
-  your files.
-  The result is the same on the same type of processor; another type may round
-  the last bit of a value differently.
+  A Dask cluster (pip install 'sgsdump[cluster]') runs the model on the images.
+  This machine reads and preprocesses the images, and sends them with the model.
+  The workers need the same versions of sgsdump, onnx, onnxruntime and numpy,
+  but none of your files. The result is the same on the same type of processor;
+  another type may round the last bit of a value differently.
 """
 
 from __future__ import annotations

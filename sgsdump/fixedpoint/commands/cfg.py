@@ -15,7 +15,8 @@ the files:
 input_config.ini of a model (-m):
   The inputs and outputs are those of the model. Colour order, mean and
   std_value come from running the preprocess file (-n) on images of one colour.
-  If an image (-i) is given, the settings are checked on this image. diagnose infers the same settings.
+  If an image (-i) is given, the settings are checked on this image. diagnose
+  infers the same settings.
 """
 
 from __future__ import annotations

@@ -7,25 +7,27 @@ examples:
   sgsdump calibrate -m cured.onnx -i images/ --input-config net.ini --quant-level L2 --quant-file cured.quant.json
 
 the cures:
-  ranges widens ranges for values that the calibration images do not reach; only FILE.quant.json changes, not the
-            model
+  ranges    widens ranges for values that the calibration images do not reach;
+            only FILE.quant.json changes, not the model
   fold      folds BatchNormalization into the convolution before it; SDK 1.1.5
             keeps BatchNormalization as two INT16 operators
   equalise  scales channels so that one range fits all channels of a tensor
   absorb    moves the constant part of a channel into the bias of the next layer
   bias      subtracts the mean quantisation error of a channel from its bias
-  round rounds each weight up or down so that the output of the layer changes least; kept only if both halves of the
-            images improve
+  round     rounds each weight up or down so that the output of the layer
+            changes least; kept only if both halves of the images improve
 
 how cures are judged:
   The cured model has the same inputs, outputs and tensors as yours. Each cure
   runs in the integers of the hardware and is compared with your float model on
   held-out images: each fold of -i in turn, or --validate. A cure that does not
-  help is skipped. The change of the float model's outputs is printed. With fewer than 12
-  different images, no images are held out, and only INT16 ranges are widened.
+  help is skipped. The change of the float model's outputs is printed. With
+  fewer than 12 different images, no images are held out, and only INT16 ranges
+  are widened.
 
 output files:
-  cured.onnx the cured model; calibrate this model with the same images and level
+  cured.onnx        the cured model; calibrate this model with the same images
+                    and level
   cured.quant.json  its ranges, for --quant-file of calibrate
   cured.quant.pkl   the same ranges, for --quant_file of the SDK
 """

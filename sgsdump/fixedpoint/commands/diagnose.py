@@ -26,16 +26,19 @@ files in the folder -o (an existing folder is renamed):
   report.html             verdict, next steps, error over depth, every layer
                           with its histograms and calibrated range
   layers.csv layers.json  metrics of every layer
-  model_explorer.json the graph of the float model; model_explorer_errors.json colours its layers by error;
+  model_explorer.json     the graph of the float model;
+                          model_explorer_errors.json colours its layers by error;
                           netron.onnx is the graph with the errors as metadata
   fixed.onnx log/         the fixed model and its ranges, if diagnose made them
   advised.onnx            if another --quant-level is advised: the fixed model
                           with all of the advice
-  input_config.ini your file or the inferred one, with the advised tensor_arrays
+  input_config.ini        your file or the inferred one, with the advised
+                          tensor_arrays
   advised.quant.json .pkl if INT16 is advised: the plan, with wider INT16
                           ranges, for --quant-file
   cured.onnx              with --cure: the rewritten model, with its ranges
-  planned.onnx with --cure, if cured.onnx is not enough: the cured model, with a quant file that also raises
+  planned.onnx            with --cure, if cured.onnx is not enough: the cured
+                          model, with a quant file that also raises
                           convolutions to INT16
 
 a model quantised with another tool (--fixed QUANTISED.onnx):
@@ -47,13 +50,14 @@ a model quantised with another tool (--fixed QUANTISED.onnx):
 
 held-out images:
   With 12 or more different images, the expected error is measured on images
-  that calibration does not use, plus one standard error. There are 3 folds of the images, or 2 folds with 24 or more
-  images. With --validate, its images are held out instead.
+  that calibration does not use, plus one standard error. There are 3 folds of
+  the images, or 2 folds with 24 or more images. With --validate, its images are
+  held out instead.
 
 your metric:
   --metric FILE.py:f calls f(outputs, float_outputs) -> number for every image.
-  The mean metric is printed for the float model, the fixed model, the fixed model
-  with the advice, and the fixed model with every convolution at INT16.
+  The mean metric is printed for the float model, the fixed model, the fixed
+  model with the advice, and the fixed model with every convolution at INT16.
 
 a cluster (--scheduler):
   A Dask cluster (pip install 'sgsdump[cluster]') runs the images. This machine

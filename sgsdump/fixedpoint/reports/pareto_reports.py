@@ -160,7 +160,7 @@ def _metric_lines(result: Pareto) -> Iterator[str]:
     taken = result.taken.outputs.metric
     if smallest.rate < result.taken.rate or (taken is not None and taken < best):
         count, reached = counted(len(smallest.raised), "convolution"), math.floor(best * 1e4) / 1e4
-        than = "is as good as any plan" if smallest.rate < result.taken.rate else f"is better than * ({taken:.4g})"
+        than = "is as good as any plan" if smallest.rate < result.taken.rate else f"is better than plan * ({taken:.4g})"
         yield (
             f"plan {smallest.label} ({count} at INT16) {than} by the metric: {best:.4g}; --target "
             f'"metric>={reached:g}" selects the smallest plan that reaches this value'

@@ -22,7 +22,7 @@ def worth_lines(worths: Worths, plan: str = ADVISED) -> Iterator[str]:
     count, count_there = (counted(number, "image") for number in worths.pictures)
     if of_float is not None:
         ways = "; ".join(f"{called[kind]} {_number(worth.metric)}" for kind, worth in judged.items())
-        yield f"Metric on {count}: float {of_float:.4g}; {ways}."
+        yield f"Metric on {count}: float model {of_float:.4g}; {ways}."
     if not held:
         return
     if of_float_there is not None:

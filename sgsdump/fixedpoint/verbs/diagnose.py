@@ -188,10 +188,12 @@ def _native_task(task: Task) -> NativeTask:
 class Judged:
     """The judgement on a fixed model: its outputs, the cause of the output error, and the advice.
 
-    every images on which the outputs are judged. advice advice for the model as it is; None if nothing could be
-    measured. cause cause to remove before any convolution is raised to INT16. root ``cause``, with the error and the
-    advice that remain after it is removed. worths metric of the user, and errors on held-out images, if requested.
-    unseen errors on images that were not used for calibration or any choice, if there are such images.
+    every   images on which the outputs are judged.
+    advice  advice for the model as it is; None if nothing could be measured.
+    cause   cause to remove before any convolution is raised to INT16.
+    root    ``cause``, with the error and the advice that remain after it is removed.
+    worths  metric of the user, and errors on held-out images, if requested.
+    unseen  errors on images that were not used for calibration or any choice, if there are such images.
     """
 
     subject: Subject

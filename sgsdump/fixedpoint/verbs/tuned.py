@@ -187,7 +187,8 @@ def check_results(folder: Path, read: Iterable[Path | None], shared: bool = True
     ------
     OutputError
         If the folder cannot be replaced, or if a result has the name of a file that ``tune`` did not write.
-    If a result would overwrite one of the files in ``read``.
+    ConfigError
+        If a result would overwrite one of the files in ``read``.
     """
     from sgsdump.files.atomic_write import check_folder, check_outputs
 

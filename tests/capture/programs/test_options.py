@@ -134,7 +134,10 @@ def test_every_option(asked, field, value):
         ),
         (options(description=True, types=["model"]), "-sd needs --type tensor"),
         (options(dump_data="stats", types=["model"]), "--dump-data needs --type tensor"),
-        (options(time="0", part="1"), "are dumped: outputs do not exist before the operator runs"),
+        (
+            options(time="0", part="1"),
+            "selects nothing if only outputs are dumped: outputs do not exist before the operator runs",
+        ),
     ],
 )
 def test_what_cannot_be_asked_for(asked, message):

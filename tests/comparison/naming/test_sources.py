@@ -80,7 +80,8 @@ def test_what_several_operators_claim_is_nobodys(tmp_path: Path) -> None:
         == "ambiguous: GE graph OneToMulti would pair this tensor with 'twice_a', 'twice_b' of the sample"
     )
     assert ours["twice_a"] == (
-        "ambiguous: GE graph OneToMulti would pair this tensor with 'both' of the benchmark, which others are paired with too"
+        "ambiguous: GE graph OneToMulti would pair this tensor with 'both' of the benchmark, "
+        "which others are paired with too"
     )
     # Two tensors that may both be the operator's output.
     pairs, ours, theirs = compared(dump("fused"), dump("conv1_relu", "conv1_relu:0"), names)

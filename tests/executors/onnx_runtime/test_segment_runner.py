@@ -336,7 +336,9 @@ def test_external_weights(tmp_path: Path) -> None:
 def test_feeds_that_do_not_fit() -> None:
     runner = SegmentRunner(as_model([node("Relu", ["data"], "y")], [value("data", shape=(1, 3, None))]))
     good = np.zeros((1, 3, 9), np.float32)
-    with pytest.raises(InputError, match=r"'data' , which expects float32 \[1, 3, \?\]"):
+    with pytest.raises(
+        InputError, match=r"no value is given for the model's input 'data', which expects float32 \[1, 3, \?\]"
+    ):
         runner.run({})
     with pytest.raises(InputError, match="no input 'date'; did you mean 'data'"):
         runner.run({"data": good, "date": good})

@@ -134,7 +134,8 @@ def test_a_worker_that_freezes_is_waited_for_with_a_line_and_not_for_ever(own_cl
     progress = Watched()
     # Which of the two is noticed first is a matter of the machine's load; only the first is preceded by a line.
     frozen = (
-        r"the worker at tcp://.* has not answered for \d+ s.*frozen|did not arrive from tcp://.*; is a machine frozen"
+        r"the worker at tcp://.* has not answered for \d+ s.*frozen|"
+        r"the cluster at tcp://.* did not arrive .*; is a machine frozen"
     )
     with pytest.raises(WorkerError, match=frozen) as error:
         list(run_tasks(freezes, (tmp_path, 2), range(4), Workers(scheduler=own_cluster[1]), progress))

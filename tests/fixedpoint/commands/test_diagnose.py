@@ -281,11 +281,11 @@ def test_what_good_outputs_cannot_show_is_said(digits, capsys):
     out = capsys.readouterr().out
     bad = out.startswith("FAIL: ")
     assert (step in out) == (not bad) and (assumed in out) == (not bad)
-    assert ("Use --metric to measure" in out) == bool(bad)
+    assert ("To measure the loss of accuracy, add --metric." in out) == bool(bad)
     assert main([*words, "-n", "same.py"]) == 0
     out = capsys.readouterr().out
     assert step in out and assumed not in out
     (digits / "other.py").write_text(PREPROCESS.replace("127", "60"))
     assert main([*words, "-n", "other.py"]) == 1
     out = capsys.readouterr().out
-    assert step not in out and "Use --metric to measure" in out
+    assert step not in out and "To measure the loss of accuracy, add --metric." in out

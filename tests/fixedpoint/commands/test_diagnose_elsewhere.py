@@ -32,7 +32,7 @@ def test_a_softmax_that_is_misread_is_the_cause(tmp_path, monkeypatch, capsys):
     factor = f"{cause['figures']['factor']:.2g}"
     misread = f"the operators that read the output of Softmax shares use {factor} times its true scale, as in the SDK's"
     assert said.splitlines()[1].startswith(f"Cause: {misread}") and said.splitlines()[1].endswith("repair y.")
-    assert "Cut the model before the softmax shares" in said and ": --model-outputs scores and" in said
+    assert "Cut the model before Softmax shares" in said and "Set --model-outputs to scores and" in said
     assert "spread over" not in said and "Check the calibration ranges" not in said
 
 

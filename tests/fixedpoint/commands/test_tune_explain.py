@@ -138,7 +138,7 @@ def test_images_calibrate_where_no_ranges_are_given(capsys, tmp_path):
     assert "8 images" in capsys.readouterr().out
     (tmp_path / "log").mkdir()
     assert main([*explain[:-1], str(tmp_path)]) == 2
-    assert "log: it is not a result of tune" in capsys.readouterr().err
+    assert "log: tune did not write this file" in capsys.readouterr().err
 
 
 def one_convolution(path, op=None):

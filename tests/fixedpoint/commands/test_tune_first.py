@@ -181,7 +181,8 @@ def test_what_is_raised_in_excess_is_lowered_again(digits, capsys):
     # both plans are named, with what they cost and give
     told = (
         f"Round 1: weights {first['rate']:.3f} of their INT16 size, output error {first['output_error']:.6f}. "
-        f"After lowering: {last['rate']:.3f} and {last['output_error']:.6f}"
+        f"After convolutions were lowered to INT8: weights {last['rate']:.3f} of their INT16 size, "
+        f"output error {last['output_error']:.6f}, within the limits."
     )
     assert told in capsys.readouterr().out
 
@@ -266,7 +267,7 @@ def test_debug_pictures_of_ones_own(digits, capsys):
         ({"--evaluate": "none.png"}, "none.png"),
         ({"-o": "."}, "the results would overwrite input_config.ini"),
         ({"-o": "pictures"}, "cannot write pictures: this command reads or writes that file already"),
-        ({"-o": "mine"}, "cannot write mine/log: it is not a result of tune"),
+        ({"-o": "mine"}, "cannot overwrite mine/log: tune did not write this file"),
         ({"-o": "pictures", "--input-config": "pictures/input_config.ini"}, "this command reads or writes that file"),
         ({"-o": "held", "--validate": "held"}, "cannot write held: this command reads or writes that file already"),
         ({"-o": "digits.onnx"}, "reads or writes that file already"),

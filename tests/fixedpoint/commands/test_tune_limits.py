@@ -98,7 +98,9 @@ def test_images_held_out_have_to_hold_the_limits_too(work, capsys):
     """Eight times louder images clip, so INT8 exceeds the limits there alone."""
     write_arrays(work, "loud", 2, 8.0)
     status, lines, document, _ = tuned(capsys, "--validate", "loud")
-    assert any(line.startswith("INT8 exceeds the limits") for line in lines) and document["limits"]["past"] == ["c"]
+    assert any(
+        line.startswith("With all convolutions at INT8, outputs exceed the limits") for line in lines
+    ) and document["limits"]["past"] == ["c"]
     assert status == 0, "no limit was given"
 
 

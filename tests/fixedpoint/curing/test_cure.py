@@ -255,7 +255,7 @@ def test_what_does_not_help_is_left_out_and_said(folder: Path, tmp_path: Path, m
     "words, message",
     [
         ("--cures equalize", "unknown cure 'equalize'; did you mean 'equalise'?"),
-        ("--validate pictures/0.png", "pictures/0.png, which -i has too"),
+        ("--validate pictures/0.png", "pictures/0.png, which is also in -i."),
         ("-o cured.prototxt", "the cured model is ONNX"),
         ("-o net.onnx", "net.onnx"),
     ],

@@ -75,7 +75,7 @@ RAISED = [
     ("an inner product's top", "L", ["L/flatten"]),
     ("one tensor, two inner products", "g", ["f_xx_reshape"]),
 ]
-READ_BY = "which the InnerProduct '{0}' , but the SDK names this input after the layer. Use {0}"
+READ_BY = "the input of InnerProduct '{0}', but the SDK names this input after the layer. Use {0}"
 RAISES_NONE = [
     ("prefix", "10", "is not the first input of a convolution; did you mean 'c10'?"),
     ("prefix", "c1_xx_xx", "is not the first input of a convolution; did you mean"),
@@ -201,8 +201,8 @@ def test_what_a_word_raises_without_naming_it(net, words, beside, tmp_path):
 
 def test_what_is_said_of_a_word_that_raises_more():
     assert wider("c1", ["c10_xx"]) == (
-        "tensor_arrays 'c1' also raises c10_xx: the SDK raises every convolution whose first input's name begins with "
-        "this word"
+        "tensor_arrays entry 'c1' also raises c10_xx to INT16: the SDK raises every convolution whose first input has "
+        "a name that begins with this entry"
     )
 
 

@@ -100,7 +100,8 @@ def test_rules_that_see_nothing_are_no_clean_bill(tmp_path):
         save_dump(arrays, tmp_path / f"{name}.npz")
     rows = compare(open_dump(tmp_path / "fixed.npz"), open_dump(tmp_path / "float.npz")).rows
     assert advice_verdict([entry("a", NO)], [], LIMITS, rows=rows).splitlines()[0] == (
-        "1 of 2 layers have COS < 0.99 or RMSE > 0.1, but no rule of thumb selects a convolution to raise to INT16. Layers: bad."
+        "1 of 2 layers have COS < 0.99 or RMSE > 0.1, but no rule of thumb selects a convolution to raise to INT16. "
+        "Layers: bad."
     )
 
 

@@ -27,7 +27,7 @@ def test_it_names_what_was_measured(promise, per_channel, root, what):
     diagnosis.advises_change = Diagnosis.advises_change.fget(diagnosis)  # type: ignore[attr-defined]
     diagnosis.good = diagnosis.holds = True
     assert list(_on_unseen(diagnosis)) == [
-        f"Expected output error on new images:: 0.02 for the unchanged model → 0.002 {what} "
+        f"Expected output error on new images: 0.02 for the unchanged model → 0.002 {what} "
         "(median image 0.001, worst image 0.003; "
         "20 images, held out in 3 folds)."
     ]

@@ -237,7 +237,7 @@ def test_the_cause_is_the_same_in_headline_advice_json_csv_and_page(folder, caps
     assert main([*line, "--quant-level", "L3", "-o", "d"]) == 0
     out = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("warning")]
     assert out[1].startswith("Cause: tensor block4/dw/relu, input of block4/pw (CONV_2D). Measured on 32 images: ")
-    (expected,) = [text for text in out if text.startswith("Expected output error on new images:: ")]
+    (expected,) = [text for text in out if text.startswith("Expected output error on new images: ")]
     assert "32 images, held out in 2 folds" in expected
     document = json.loads((folder / "d/layers.json").read_text())
     causes = [f for f in document["findings"] if f["kind"] == "cause"]

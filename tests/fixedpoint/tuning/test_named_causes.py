@@ -102,7 +102,8 @@ def test_an_error_of_many_small_parts_is_said_to_be_spread(folder, capsys):
     assert error - left >= gain > error - error_with(capsys, *raised[:-1])
     said = next(line for line in lines if line.startswith("The error is spread over "))
     assert re.search(
-        rf"spread over {count} convolutions\. .* to INT16 removes \d+ % of the error, raising any one removes less",
+        rf"spread over {count} convolutions\. .* to INT16 removes \d+ % of the error, "
+        r"raising any single input removes less",
         said,
     )
 

@@ -84,7 +84,7 @@ def test_bytes_are_told_where_minus_one_to_one_was_trained_with():
         "off by 271 standard deviations, and their spread is 128 times that of training." in f"{cause_text(finding)}."
     )
     assert cause_text(finding).endswith("off by 0.00 standard deviations, and their spread is 1 times that of training")
-    assert "If that was mean 127.5, std 127.5" in what_to_do(finding)
+    assert "If they were normalised with mean 127.5, std 127.5" in what_to_do(finding)
 
 
 @pytest.mark.parametrize("told", [(127.5, 127.5), (0, 255), (0, 1)])

@@ -86,9 +86,9 @@ def test_pictures_that_the_search_sees_are_no_judges(folder: Path, capsys: pytes
     for same in ("0.npy", "copy_of_0.npy"):
         assert main([*line.split(), same]) == 2
         said = capsys.readouterr().err.strip().splitlines()
-        assert len(said) == 1 and f"--validate contains {same}, which -i has too" in said[0]
+        assert len(said) == 1 and f"--validate contains {same}, which is also in -i." in said[0]
     assert not (folder / "out").exists()
     assert main([*line.split(), "1.npy", "--evaluate", "1.npy"]) == 2
-    assert "which --evaluate has too" in capsys.readouterr().err
+    assert "which is also in --evaluate." in capsys.readouterr().err
     with pytest.raises(ConfigError, match="cost 'time' is not bytes or macs"):
         sgsdump.tune("net.onnx", "0.npy", cost="time")

@@ -65,7 +65,9 @@ def test_explain_with_both_dumps(feeds) -> None:
     benchmark, sample = (sgsdump.simulate(each, feeds[0]) for each in ("net.onnx", fixed))
     found = sgsdump.tune("net.onnx", explain=True, ranges=fixed, dump=benchmark, fixed=sample)
     assert {row.name for row in found.rows} >= {"ra", "rb", "c"}
-    with pytest.raises(sgsdump.SgsdumpError, match="give --dump"):
+    with pytest.raises(
+        sgsdump.SgsdumpError, match="requires a dump of the float model to compare with; also give --dump"
+    ):
         sgsdump.tune("net.onnx", explain=True, ranges=fixed, fixed=sample)
     with pytest.raises(sgsdump.SgsdumpError, match="limits on measured outputs"):
         sgsdump.tune("net.onnx", explain=True, ranges=fixed, min_cos=0.9)

@@ -99,7 +99,7 @@ def test_the_promise_is_of_images_held_out_of_the_calibration(work, capsys):
     assert figures["worst_image"] == pytest.approx(max(errors), rel=1e-4)
     assert figures["median_image"] == pytest.approx(np.median(errors), rel=1e-4)
     text = f"{figures['expected_error']:.3g} (median image {np.median(errors):.3g}, worst image {max(errors):.3g}; "
-    assert f"Expected output error on new images:: {text}14 images, held out in 3 folds)." in said
+    assert f"Expected output error on new images: {text}14 images, held out in 3 folds)." in said
 
 
 def test_what_is_advised_is_promised_with_room_in_the_ranges_of_each_fold(work):
@@ -258,7 +258,7 @@ def test_int8_within_the_limits_on_calibration_images_alone_is_not_recommended(w
     limit = own * 1.02
     assert int8["expected_error"] > 0
     assert main(["tune", *GIVEN, "--max-rmse", f"{limit}", "-o", "t"]) in (0, 1)
-    assert "INT8 exceeds the limits" in "".join(capsys.readouterr())
+    assert "With all convolutions at INT8, outputs exceed the limits" in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize("command", ["diagnose", "tune", "cure", "tune --first", "tune --explain"])

@@ -97,7 +97,7 @@ def test_diagnose_tells_the_metric_and_what_is_held_out(folder: Path, capsys: py
         "net.onnx", "loader.py", metric="metric.py:near", validate="loader.py:others", quant_level="L1"
     )
     worth = [line for line in found.report.details if line.startswith(("Metric", "Squared"))]
-    assert worth[0].startswith("Metric on 3 images: float 0; unchanged -")
+    assert worth[0].startswith("Metric on 3 images: float model 0; unchanged -")
     assert worth[1].startswith("Metric on 3 images held out: float model 0; unchanged -")
     assert worth[2].startswith(
         "Squared error on 3 images held out (in brackets: on the 3 images used for judging): unchanged"
@@ -151,10 +151,10 @@ def test_pictures_that_judge_are_not_held_out(folder: Path, capsys: pytest.Captu
     for same in ("0.npy", "copy_of_0.npy"):
         assert main([*line.split(), same]) == 2
         said = capsys.readouterr().err.strip().splitlines()
-        assert len(said) == 1 and f"--validate contains {same}, which -i has too" in said[0]
+        assert len(said) == 1 and f"--validate contains {same}, which is also in -i." in said[0]
     assert not (folder / "out").exists()
     assert main([*line.split(), "1.npy", "--evaluate", "1.npy"]) == 2
-    assert "which --evaluate has too" in capsys.readouterr().err
+    assert "which is also in --evaluate." in capsys.readouterr().err
 
 
 FIRST = "tune --first -m net.onnx --data-loader-script loader.py --quant-level L1 -o out".split()
@@ -231,11 +231,15 @@ def test_diagnose_names_the_smaller_plan_that_it_did_not_choose() -> None:
     alone = SimpleNamespace(measured=measured, smaller=None)
     assert diagnosis._costs(alone, larger) == "The weights take 71 % of their INT16 size."
     one = SimpleNamespace(measured=measured, smaller=plan(("a", "b"), 0.6, 0.2))
-    text = "With only the most certain input they take 60 %, of their INT16 size, and the output error is 0.2."
+    text = (
+        "With only the most certain input at INT16, the weights take 60 % of their INT16 size, "
+        "and the output error is 0.2."
+    )
     assert diagnosis._costs(one, larger).endswith(text)
     two = SimpleNamespace(measured=measured, smaller=plan(("a", "b", "c"), 0.65, 0.1))
     assert diagnosis._costs(two, larger).endswith(
-        "With only the 2 most certain inputs they take 65 %, of their INT16 size, and the output error is 0.1."
+        "With only the 2 most certain inputs at INT16, the weights take 65 % of their INT16 size, "
+        "and the output error is 0.1."
     )
 
 

@@ -277,7 +277,7 @@ def test_npy(work):
         np.save("x.npy", given)
         assert np.array_equal(only("x.npy"), array)
     np.save("x.npy", array - 1)
-    with pytest.raises(InputError, match="give grey levels from -3 to 423, not 0 to 255"):
+    with pytest.raises(InputError, match="the values correspond to grey levels from -3 to 423, not 0 to 255"):
         only("x.npy", config=RGB, normalised=False)
     with pytest.raises(InputError, match=r"values from -1.0 to 70.0, but the model's input 'data' is uint8"):
         only("x.npy", spec=InputSpec("data", SPEC.shape, np.dtype(np.uint8)))

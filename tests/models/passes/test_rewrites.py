@@ -1,6 +1,6 @@
 """Open input sizes get numbers; what does not fit is one line.
 
-Tensors inside a model's own functions are tensors of the model, with the values of the model is it was.
+Tensors inside a model's own functions are tensors of the model, with the values of the model as it was.
 
 Half and double precision as float32: types everywhere, the same values.
 """
@@ -56,7 +56,7 @@ def test_a_size_with_a_name_is_the_same_everywhere(proto: onnx.ModelProto) -> No
         ({"c": (1,)}, "'c', but the model has no such input"),
         ({"a": (1, 3)}, r"\[1, 3\] does not fit the model's input 'a', which is \[\?, 3, \?\]"),
         ({"a": (1, 4, 7)}, r"\[1, 4, 7\] does not fit"),
-        ({"a": (1, 3, 7), "b": (2, 4)}, "'N' of the model is 1 and as 2"),
+        ({"a": (1, 3, 7), "b": (2, 4)}, "dimension 'N' of the model is 1 and also 2"),
     ],
 )
 def test_what_does_not_fit(proto: onnx.ModelProto, shapes: dict[str, tuple[int, ...]], said: str) -> None:

@@ -16,8 +16,8 @@ examples:
   sgsdump tune --explain -m net.onnx --input-config input_config.ini --ranges log/tensor_min_max.txt
 
 --explain:
-  Needs --ranges or -i. Without --ranges, the images of -i are also the calibration images. Each
-  option adds evidence:
+  Needs --ranges or -i. Without --ranges, the images of -i are also the
+  calibration images. Each option adds evidence:
   --ranges  inputs with a calibration range wider than 30
   --dump    inputs whose values use only a small part of their calibration range
   --fixed   layers with RMSE over 0.5, and the convolutions before them
@@ -31,15 +31,21 @@ targets (--target):
   higher is better.
 
 the folder -o:
-  input_config.ini your file or the inferred one, with the tensor_arrays of the plan
+  input_config.ini           your file or the inferred one, with the
+                             tensor_arrays of the plan
   optimized_quant_info.json  the plan, for calibrate --quant-file
-  optimized_quant_info.pkl the same plan as a pickle for the SDK (with --first: only with --pickle)
-  optimized.onnx the fixed model (in a search: only with --fixed-model)
-  report.html errors of every layer with the plan
-  cured.onnx with --cure: the cured model, to which all other results apply
-  search the files of each rate, named NAME_i_RATE; pareto.csv, .json, .png; progress.json
+  optimized_quant_info.pkl   the same plan as a pickle for the SDK (with
+                             --first: only with --pickle)
+  optimized.onnx             the fixed model (in a search: only with
+                             --fixed-model)
+  report.html                errors of every layer with the plan
+  cured.onnx                 with --cure: the cured model, to which all other
+                             results apply
+  search                     the files of each rate, named NAME_i_RATE;
+                             pareto.csv, .json, .png; progress.json
   --first                    rounds.txt and .json, log/, float.bin, fixed.bin
-  --explain                  contributions.json and .csv; log/ if the ranges were calibrated here
+  --explain                  contributions.json and .csv; log/ if the ranges
+                             were calibrated here
   Results of an earlier run are replaced; your own files stay.
 
 More: docs/tune_int16.md

@@ -366,9 +366,7 @@ class Walk:
             scaled = self._scaled_range(name)
             if scaled is not None:
                 return scaled
-            raise ConfigError(
-                f"no calibration range for {name!r}, an internal tensor of an operator. Calibrate the model again"
-            )
+            raise ConfigError(f"no range for {name!r}, an internal tensor of an operator. Calibrate the model again")
         return self.ranges[name].at(INT16)
 
     def _scaled_range(self, name: str) -> Range | None:
