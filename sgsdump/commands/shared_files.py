@@ -70,8 +70,8 @@ def record_at(records: Sequence[Record], index: int, name: str, path: Path) -> R
     """Return a record of the dump at ``path`` by index. Raises WorkerError if its name differs from the user's dump."""
     here = records[index].name if index < len(records) else None
     if here != name:
-        raise WorkerError(
-            f"{path} on {socket.gethostname()} is a different dump: it contains the tensor {here!r} "
-            f"instead of {name!r}; {SHARED}"
+        found = (
+            f"contains the tensor {here!r} instead of {name!r}" if here is not None else f"lacks the tensor {name!r}"
         )
+        raise WorkerError(f"{path} on {socket.gethostname()} is a different dump: it {found}; {SHARED}")
     return records[index]

@@ -50,7 +50,7 @@ def test_a_damaged_file_is_status_2_after_the_rest_was_compared(place, capsys, d
     damage(place)
     status, out, err = run(capsys, "a", "b.npz", "--junit", "j.xml", "--json", "c.json", *limits)
     assert status == 2 and "Compared: 3 of 4 layers" in out and "fused" not in out
-    assert err.startswith("sgsdump: error: cannot read all of both dumps:") and "relu1.npy" in err
+    assert err.startswith("sgsdump: error: cannot read every tensor of both dumps:") and "relu1.npy" in err
     assert err.count("\n") == 1
     cases = ElementTree.parse("j.xml").getroot().iter("testcase")
     assert sum(case.find("error") is not None for case in cases) == 1

@@ -177,7 +177,7 @@ def test_a_worker_that_finds_another_dump_says_so(dumps):
         WorkerError, match=r"float\.npz on .* is a different dump: it contains the tensor 'conv1' instead"
     ):
         measure([_PairIndex(0, 1, ("conv0", "conv7"), "name", "")])
-    with pytest.raises(WorkerError, match="it has None instead of 'conv9'"):
+    with pytest.raises(WorkerError, match="it lacks the tensor 'conv9'"):
         measure([_PairIndex(0, 99, ("conv0", "conv9"), "name", "")])
 
 
@@ -206,7 +206,7 @@ def test_what_a_worker_cannot_load_is_left_out_with_its_reason(dumps, capsys):
         return (lost if record.name == "conv1" else record.tensor.raw() for record in wanted)
 
     saved = save(records, dumps / "out.npz", Target("npz"), Terminal(bars=False), loading=loading)
-    assert saved.left_out == 1 and "1 left out: 'conv1': it is gone" in capsys.readouterr().out
+    assert saved.left_out == 1 and "tensors left out: 1 ('conv1'): it is gone" in capsys.readouterr().out
     assert list(open_dump("out.npz")) == [record.name for record in records if record.name != "conv1"]
 
 

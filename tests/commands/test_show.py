@@ -166,7 +166,7 @@ def test_device_layouts_are_undone_and_integers_dequantised(dump, capsys):
     run(dump, "exact", "--stored", "-o", "x.npy")
     assert np.load("x.npy").dtype == np.uint8
     run(dump, "coarse")
-    assert "true scale" in capsys.readouterr().out
+    assert "stored int16, whose exact scale is not in the dump" in capsys.readouterr().out
 
 
 def test_values_go_to_npy_or_as_bare_bytes_to_bin(tmp_path):

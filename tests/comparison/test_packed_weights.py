@@ -74,4 +74,6 @@ def test_another_weight_is_found_though_no_dump_has_it(change):
     first = next(finding for finding in findings if finding.kind == "cause")
     assert (first.facts["how"], first.facts["module"]) == (PACKED, "fc")
     assert first.figures["times"] > 3
-    assert "Cause: the quantised weights of " in repr(comparison) and "differ from the benchmark's" in repr(comparison)
+    assert "Cause: the quantised weights of " in repr(comparison) and "differ between sample and benchmark" in repr(
+        comparison
+    )

@@ -62,7 +62,7 @@ def test_a_healthy_run_and_what_is_not_judged(dumped, dtype):
     tree = dumped(dtype)
     status, said, _ = check(tree, "--json", "check.json", "--junit", "check.xml")
     assert status == 0, said
-    assert "outside their bound: 0, not judged: 1." in said
+    assert "outside the bound: 0; not checked: 1." in said
     assert "Not judged, random: 1 (aten.rand_like)" in said
     (run,) = checked(tree.parent / "check.json")["runs"]
     assert {judged["kind"] for judged in run["judged"]} >= {"aten.addmm", "aten.native_layer_norm", "aten._softmax"}

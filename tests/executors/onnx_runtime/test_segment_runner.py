@@ -378,7 +378,7 @@ def test_a_weight_of_the_wrong_size(capfd: pytest.CaptureFixture[str]) -> None:
     big = np.zeros((40, 40), np.float32)
     model = as_model([node("Add", ["x", "w"], "y")], [value("x")], {"w": big})
     model.proto.graph.initializer[0].raw_data = bytes(100)
-    fails(model, r"'w' of shape \[40, 40\] needs 6400 bytes, the model holds 100", capfd)
+    fails(model, r"'w' of shape \[40, 40\] needs 6400 bytes, but the model holds 100", capfd)
     model.proto.graph.initializer[0].dims[:] = [1 << 40, 1 << 40]
     fails(model, "'w' of shape", capfd)
 

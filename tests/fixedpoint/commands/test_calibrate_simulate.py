@@ -265,7 +265,7 @@ def test_show_lists_the_plan_of_a_fixed_model(folder, capsys):
     assert rows["prob"]["decided"] and rows["prob"]["dtype"] == "int16"
     assert Path("plan.csv").read_text().splitlines()[0] == "name,dtype,scale,zero_point,decided"
     assert main(["show", "fixed.onnx", "--select", "r*"]) == 0 and "prob" not in capsys.readouterr().out
-    assert main(["show", "fixed.onnx", "r1"]) == 2 and "its plan is listed" in capsys.readouterr().err
+    assert main(["show", "fixed.onnx", "r1"]) == 2 and "whose plan is listed" in capsys.readouterr().err
     assert main(["show", "fixed.onnx", "--select", "none*"]) == 2
     (folder / "input_config.ini").write_text(ini + "[CONV_CONFIG]\ntensor_arrays='r1';\n")
     main(CALIBRATE)

@@ -52,7 +52,7 @@ def test_where_16_bits_do_not_help_the_layer_is_named(tmp_path, monkeypatch, cap
     assert main(["diagnose", "-m", "net.onnx", "-i", "x.npy", "-o", "d", "--max-rmse", "0.02"]) == 1
     said = capsys.readouterr().out
     assert (
-        "INT8 convolutions are not the cause: INT16 for all of them removes less than a fifth of the error. RMSE "
+        "INT8 convolutions are not the cause: INT16 for all convolutions removes less than a fifth of the error. RMSE "
         "rises most at y" in said
     )
     assert "adds up from many" not in said

@@ -59,7 +59,7 @@ def test_defaults_of_options(command, option, value, stated):
         ("calibrate", "weights (up to four million)", round(WEIGHTS_LIMIT / 1e6) == 4),
         ("calibrate", "(default: 0.002)", THRESHOLD == 0.002),
         ("tune", "inputs with a calibration range wider than 30", WIDE == 30),
-        ("tune", "layers of RMSE over 0.5", RMSE_OVER == 0.5),
+        ("tune", "layers with RMSE over 0.5", RMSE_OVER == 0.5),
         ("tune", "(default: 0.99)", DOCUMENTED.min_cos == 0.99),
         ("tune", "(default: 0.1)", DOCUMENTED.max_rmse == 0.1),
         ("tune", "(default: 10 of -i (4 with --first and --explain))", (setup.PICTURES, JUDGING) == (10, 4)),

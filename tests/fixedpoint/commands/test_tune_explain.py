@@ -103,7 +103,7 @@ def test_the_block_can_be_pasted_and_the_next_result_starts_anew(capsys, tmp_pat
     assert list(input_config.read(tmp_path / "new.ini").tensor_arrays) == planted()
     assert main(["tune", "--explain", *ARGS[:-1], str(tmp_path / "new.ini")]) == 0
     text = capsys.readouterr().out
-    assert sections(text) == planted() and "has a [CONV_CONFIG] already" in text
+    assert sections(text) == planted() and "already has a [CONV_CONFIG];" in text
 
 
 def test_nothing_to_raise_is_said_plainly(capsys):

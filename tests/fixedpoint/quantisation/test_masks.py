@@ -302,12 +302,12 @@ def test_diagnose_counts_no_masked_layer_as_past_the_limits(tmp_path, monkeypatc
     )
     main("diagnose -m net.onnx --data-loader-script load.py --quant-level L1 -o d".split())
     said = capsys.readouterr()
-    assert "go down to -inf, as a mask does" in said.err
+    assert "go down to -inf, as in a mask" in said.err
     assert said.out.startswith("PASS: ") and "exceeds the limits" not in said.out.replace("no layer exceeds", "")
     assert "exceed the limits" not in said.out
     main("diagnose -m net.onnx --data-loader-script load.py --fixed d/fixed.onnx -o e".split())
     said = capsys.readouterr()
-    assert "go down to -inf, as a mask does" in said.err
+    assert "go down to -inf, as in a mask" in said.err
     assert said.out.startswith("PASS: ") and "exceeds the limits" not in said.out.replace("no layer exceeds", "")
     assert "exceed the limits" not in said.out
 

@@ -401,7 +401,8 @@ def test_kinds_of_record_do_not_mix(tmp_path):
     other = LINES + format_size(4) + b"1.000000, \n};\n"
     (tmp_path / "x").write_bytes(b"isFloat: 1\n" + one + other)
     with pytest.raises(
-        FormatError, match=r"record 1 'x' at byte \d+ ends like a tflite record, earlier records like sim"
+        FormatError,
+        match=r"record 1 'x' at byte \d+ has the ending of style tflite, but earlier records have style sim",
     ):
         text_dump.read(tmp_path / "x")
     (tmp_path / "x").write_bytes(b"isFloat: 1\n" + one + LINES + b"1.000000, \n}")
