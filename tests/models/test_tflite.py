@@ -67,7 +67,10 @@ def test_names_that_are_empty_or_shared_are_told_apart(tmp_path: Path) -> None:
 
 def test_other_commands_say_what_such_a_model_is_for(tmp_path: Path) -> None:
     path, _ = tflite_models.pair(tmp_path)
-    with pytest.raises(ModelError, match=r"float\.tflite is a TFLite model.*convert the model to ONNX"):
+    with pytest.raises(
+        ModelError,
+        match=r"dumps and compares .*float\.tflite, a TFLite model, only as a whole.*convert the model to ONNX",
+    ):
         open_model(path)
 
 

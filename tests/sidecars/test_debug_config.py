@@ -197,7 +197,7 @@ def test_after_a_word_of_the_newer_sdk_anything_may_follow(written, rest):
         ("pathology\n", "unknown option 'pathology'"),
         ("dumptensor=1\n", "case-sensitive; write dumpTensor"),
         ("PASSEXPORT\n", "case-sensitive; write passexport"),
-        (" passexport\n", "after blanks"),
+        (" passexport\n", "after leading blanks"),
         ("=x\n", "unknown option '=x'"),
         ("# one\n\npath=a\ndumpTensor\npath=b\n# end\n", ":5: there is no folder 'b'; make it first"),
         ("dumpTensor\npath=$HOME/x\n", r"taken literally"),

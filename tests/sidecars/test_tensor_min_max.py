@@ -195,7 +195,7 @@ def test_damaged_and_hostile_pickles(stored, data):
 def test_an_array_whose_bytes_do_not_fill_its_shape(stored):
     data = pickle.dumps([{"name": "a", "min": np.zeros(5), "max": np.zeros(5)}], 3)
     assert b"K\x05\x85" in data
-    with pytest.raises(FormatError, match=r"shape \[200\] but 40 bytes"):
+    with pytest.raises(FormatError, match=r"shape \[200\], but its data of 40 bytes do not match"):
         read_ranges(stored(data.replace(b"K\x05\x85", b"K\xc8\x85")))
 
 

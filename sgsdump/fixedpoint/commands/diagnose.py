@@ -27,8 +27,9 @@ files in the folder -o (an existing folder is renamed):
                           with its histograms and calibrated range
   layers.csv layers.json  metrics of every layer
   model_explorer.json     the graph of the float model;
-                          model_explorer_errors.json colours its layers by error;
-                          netron.onnx is the graph with the errors as metadata
+                          model_explorer_errors.json colours its layers by
+                          error; netron.onnx is the graph with the errors as
+                          metadata
   fixed.onnx log/         the fixed model and its ranges, if diagnose made them
   advised.onnx            if another --quant-level is advised: the fixed model
                           with all of the advice

@@ -77,6 +77,6 @@ if __name__ == "__main__":
 def test_a_pool_that_ends_its_workers_is_whole(tmp_path, capfd):
     result = runner(tmp_path, capfd)(POOL)
     assert result.text == "3\n" and result.captured.complete
-    told = [note for note in result.captured.notes if "was ended" in note]
+    told = [note for note in result.captured.notes if "was killed" in note]
     assert told and all(note.endswith(". The steps that this process began are complete") for note in told)
     assert not [note for note in result.captured.notes if "incomplete" in note]

@@ -63,7 +63,7 @@ def test_two_captures_are_equal_whatever_memory_holds(run, monkeypatch, content)
     assert "stored" not in lines[0] and lines[0]["file"]
     (first,) = a.lines(step=0, op="mul", side="in")  # the row that was written
     assert "unwritten" not in first
-    assert any("unwritten memory" in note for note in a.captured.notes)
+    assert any("uninitialised memory" in note for note in a.captured.notes)
 
 
 def test_writing_behind_torchs_back_counts(run):

@@ -99,7 +99,8 @@ def test_maps_that_do_not_fit(sources):
         compare(split(), split(), name_map=sources())
     lacking = program(("layers.0.q_proj", WEIGHTS["q"]))
     with pytest.raises(
-        ConfigError, match=r"splits layers\.0\.qkv of the sample; the benchmark has no layers\.0\.k_proj"
+        ConfigError,
+        match=r"splits module layers\.0\.qkv of the sample, but the benchmark has no part layers\.0\.k_proj",
     ):
         compare(fused(1), lacking, name_map=sources())
     with pytest.raises(FormatError, match="or to its parts and their axis"):

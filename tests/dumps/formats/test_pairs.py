@@ -53,7 +53,7 @@ TOLD: list[tuple[str, str, str]] = [
     ("kept as bytes$", "dtype", ""),
     ("read back as integers of unknown scale$", "quant", ""),
     ("has a scale", "quant", ""),
-    ("has (a|no) shape,|is of unknown shape", "shape", ""),
+    ("has (a|no) shape,|has no shape and is kept flat|has an unknown shape", "shape", ""),
     ("^is (NCHW|NHWC), kept as", "layout", "shape values"),
     ("has (a )?layout", "layout", ""),
     ("has an original shape", "origin", ""),

@@ -55,4 +55,4 @@ def test_where_16_bits_do_not_help_the_layer_is_named(tmp_path, monkeypatch, cap
         "INT8 convolutions are not the cause: INT16 for all convolutions removes less than a fifth of the error. RMSE "
         "rises most at y" in said
     )
-    assert "adds up from many" not in said
+    assert "spread over" not in said

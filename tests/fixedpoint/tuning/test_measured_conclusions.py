@@ -173,7 +173,7 @@ def test_the_promise_is_what_calibrating_and_simulating_again_gives(folder, caps
     assert main([*line, "--quant-level", "L3", "-o", "d"]) == 0
     out = capsys.readouterr().out
     promised = re.search(
-        r"on new images (\d\.\d+) → (\d\.\d+), within the limits \(measured in the chip's integers", out
+        r"on new images: (\d\.\d+) → (\d\.\d+), within the limits \(measured in the chip's integers", out
     )
     assert promised and f"{promised[1]} → {promised[2]} expected on new images" in out.splitlines()[2]
     again = given_again(line, "L3", capsys)

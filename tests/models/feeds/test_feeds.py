@@ -263,7 +263,7 @@ def test_raw_values_for_the_fixed_model(work):
     with pytest.raises(InputError, match="no parameter norm"):
         only("a.png", script(work, "def get_image(p, nchw): return 1"), normalised=False)
     always = "import numpy as n\ndef get_image(p, norm, nchw): return n.full((1, 3, 4, 6), {})"
-    with pytest.raises(InputError, match=r"norm=False: values from -1 to -1, but a fixed model takes the raw image"):
+    with pytest.raises(InputError, match=r"norm=False has values from -1 to -1, but a fixed model takes the raw image"):
         only("a.png", script(work, always.format(-1.0)), normalised=False)
     assert only("a.png", script(work, always.format(254.6)), normalised=False).max() == 255
 

@@ -159,7 +159,7 @@ def test_a_nearest_resize_of_opset_10_that_no_single_one_means_is_refused():
 
 def test_a_model_that_cannot_be_converted_is_refused_in_one_line():
     proto = model([node("NoSuchOperator", ["data"], "y")], {}, {"data": (1, 3)}, ["y"], 9).proto
-    with pytest.raises(ModelError, match=r"^the model has opset 9. Quantisation needs opset 15.*[^\n]*$"):
+    with pytest.raises(ModelError, match=r"^the model has opset 9, but quantisation needs opset 15.*[^\n]*$"):
         lift(proto)
 
 

@@ -398,7 +398,7 @@ def test_a_manifest_leads_nowhere_else(tmp_path: Path) -> None:
             open_dump(tmp_path / "tree")
     document["records"][0] |= {"values": "0_0/0/0_x/after/outtensor0.bin", "dtype": "int32"}
     listing.write_text(json.dumps(document))
-    with pytest.raises(FormatError, match="does not hold int32"):
+    with pytest.raises(FormatError, match="does not contain int32 values"):
         open_dump(tmp_path / "tree")
 
 
