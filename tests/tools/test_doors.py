@@ -228,7 +228,7 @@ def test_auto_dump_debug_prints_the_genuine_report(
     log = (out / "benchmark.bin_doAnalyzeRmse_run.log").read_text().splitlines()
     assert log == [f"{out.resolve()}/genCompareLayer", *genuine[1:]]
     assert shown.splitlines()[: len(log)] == log
-    assert "conv1" in shown.split("inside fused operators")[1]
+    assert "conv1" in shown.split("because they are inside fused operators")[1]
 
 
 def test_auto_dump_debug_on_the_sdk_s_edge_cases(work: Path, shared: Path) -> None:

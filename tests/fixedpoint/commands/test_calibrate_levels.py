@@ -165,7 +165,7 @@ def test_a_preprocess_file_that_disagrees_with_input_config_is_said_before_the_w
     assert main([*CALIBRATE, "-n", "preprocess.py", "--quant-level", "L1"]) == 0
     out = capsys.readouterr().out
     assert ("warning: " in out.splitlines()[0] and "0.png: input 'data': " in out) == said
-    assert ("(up to 0.961, 123 grey levels)" in out) == said
+    assert ("(difference up to 0.961, 123 grey levels)" in out) == said
 
 
 def test_what_a_quant_file_clips_of_the_calibrated_values_is_named(folder, capsys):

@@ -53,7 +53,7 @@ def debug(folder, *words):
 def test_the_whole_way(folder, capsys):
     assert main(CALIBRATE) == 0
     out = capsys.readouterr().out
-    assert "over 3 pictures" in out and "4 convolutions, 0 of them INT16" in out
+    assert "over 3 images" in out and "4 convolutions, 0 of them INT16" in out
     assert "r1" in read_ranges(folder / "log" / "tensor_min_max.txt")
     debug(folder, "dumpTensor", "eliminateGarbage", "dequantFixed")
     assert main(FIXED) == 0
@@ -206,7 +206,7 @@ def test_what_the_board_does_otherwise_is_told(folder, capsys, monkeypatch, trai
 def test_without_dumptensor_only_the_outputs_are_summed_up(folder, capsys):
     assert main(FLOAT) == 0
     out = capsys.readouterr().out
-    assert "output prob [1, 5]" in out and "no dump" in out
+    assert "output prob [1, 5]" in out and "nothing was dumped;" in out
     assert not list(folder.glob("sigma*"))
 
 

@@ -29,7 +29,7 @@ def test_a_copy_is_written_and_never_twice(name, capsys):
     Path(name).write_text("mine")
     assert main(["cfg", name]) == 2
     assert Path(name).read_text() == "mine"
-    assert f"{name} exists" in capsys.readouterr().err
+    assert f"{name} already exists" in capsys.readouterr().err
 
 
 def test_it_is_written_where_it_is_told(capsys):
@@ -54,7 +54,7 @@ def test_an_unknown_name_lists_the_known(capsys, work_folder):
 def test_a_folder_that_cannot_be_written(capsys, monkeypatch, tmp_path):
     Path("DebugConfig.txt").mkdir()
     assert main(["cfg", "DebugConfig.txt"]) == 2
-    assert "DebugConfig.txt exists" in capsys.readouterr().err
+    assert "DebugConfig.txt already exists" in capsys.readouterr().err
 
 
 def test_a_preprocess_file_that_does_not_resize_tells_its_normalisation(capsys):

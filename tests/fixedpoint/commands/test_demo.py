@@ -33,7 +33,7 @@ def test_it_names_the_planted_convolutions_as_where_the_error_jumps(printed):
     told = re.search(r"Made hard to quantise on purpose: (.*) \(read by (.*)\)", text)
     assert told[1] == "block2/dw/relu, block4/dw/relu"
     planted = told[2].split(" and ")
-    section = text[text.index("RMSE rises most at") : text.index("inside fused operators")]
+    section = text[text.index("RMSE rises most at") : text.index("because they are inside fused operators")]
     named = re.findall(r"^  \d+\.(block\d/\S+) \(", section, re.M)
     fixed = open_dump(folder / "fixed.bin")
     operators = {record.op_index for record in fixed.records if record.io == "out" and record.name in named[:2]}

@@ -225,7 +225,7 @@ def test_both_spellings_and_exit_status_by_a_limit(digits):
         (["--input-config", "none.ini"], "none.ini"),
         (["-n", "none.py"], "none.py"),
         (["-o", "input_config.ini"], "reads or writes that file already"),
-        (["-o", "."], "holds"),
+        (["-o", "."], "it contains the input"),
         (["-o", "pictures"], "cannot write pictures: this command reads or writes that file already"),
         (["-o", "pictures", "-i", "pictures/15.png"], "cannot write pictures: it contains the input pictures/15.png"),
         (["-o", "pictures", "--evaluate", "pictures"], "cannot write pictures: this command"),

@@ -93,7 +93,10 @@ def test_a_planted_weight_is_named_first(folder: Path, weight: str, capsys: pyte
     assert diagnose("-m", "float.tflite", "--fixed", "int8.tflite") == 0
     said = capsys.readouterr().out
     assert said.splitlines()[1].startswith(f"Cause: the parameter {weight} differs at ")
-    assert said.splitlines()[2] == "Next: convert the model again; its weights are not those of the float model."
+    assert (
+        said.splitlines()[2]
+        == "Next: convert the model again, because its weights differ from the weights of the float model."
+    )
     assert f"Weights that differ from the rounded float weights: {weight} (5." in said
     finding = json.loads(Path("diagnosis/layers.json").read_text())["findings"][0]
     assert (finding["kind"], finding["layer"], finding["names"]) == ("argument", LAYER[weight], [weight])

@@ -63,7 +63,7 @@ def test_defaults_of_options(command, option, value, stated):
         ("tune", "(default: 0.99)", DOCUMENTED.min_cos == 0.99),
         ("tune", "(default: 0.1)", DOCUMENTED.max_rmse == 0.1),
         ("tune", "(default: 10 of -i (4 with --first and --explain))", (setup.PICTURES, JUDGING) == (10, 4)),
-        ("tune", "maximum number of rounds (10)", MOST_ROUNDS == 10),
+        ("tune", "maximum number of rounds (default: 10)", MOST_ROUNDS == 10),
         ("tune", "(default: 10m)", BUDGET == "10m"),
         ("tune", "(default: 0.65,0.7,…,0.95)", np.allclose(search.RATES, np.arange(0.65, 0.96, 0.05))),
     ],
@@ -76,7 +76,7 @@ def test_numbers_in_the_help(command, stated, done):
     ("stated", "done"),
     [
         ("at most 12 convolutions are searched exhaustively", search.EXHAUSTIVE == 12),
-        ("removes 95 % of the error", search.ENOUGH == 0.95),
+        ("achieves 95 % of the improvement of all INT16", search.ENOUGH == 0.95),
         ("each additional 5 % of the bytes halves the error", integer_choice.HALVING == 0.05),
         ("at L2 or L3", (WITHOUT_BITS["L4"], WITHOUT_BITS["L5"]) == ("L2", "L3")),
     ],

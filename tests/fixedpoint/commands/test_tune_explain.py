@@ -177,7 +177,7 @@ def test_trouble_is_one_line(tmp_path, capsys):
         ([*ARGS, "--dump", "float.bin", "--fixed", str(tmp_path / "other.bin")], "are both dumps of the same model?"),
         (one_convolution(tmp_path / "none.onnx", "Relu"), "no convolution with constant weights"),
         ([*ARGS, "--fixed", "fixed.bin"], "--dump"),
-        ([*ARGS, "-n", "pre.py"], "give them with -i"),
+        ([*ARGS, "-n", "pre.py"], "but no images are given; give images with -i"),
         ([*ARGS, "--max-rmse", "0.1"], "give images with -i"),
         ([*ARGS, "-i", "missing.png"], "missing.png"),
         ([*ARGS, "--ranges", "missing.txt"], "missing.txt"),

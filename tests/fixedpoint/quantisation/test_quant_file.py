@@ -159,7 +159,7 @@ def entry(name="r1", low=(0.0,), high=(1.0,), bit=None, data=None):
         ([entry("c2.w", bit=32)], "'c2.w' is set to bit = 32"),
         ([entry("data", bit=16)], "'data' is set to bit = 16, but the image input"),
         ([entry("c1.w", bit=16)], "'c1.w' is set to bit = 16, but the image input and the weights of its convolution"),
-        ([entry("sig", bit=8)], "'sig' is set to bit = 8, but no convolution reads it"),
+        ([entry("sig", bit=8)], "'sig' is set to bit = 8, but no convolution reads this tensor"),
         ([entry("c2.w", (0.0,) * 7, (1.0,) * 7)], "'c2.w' has 7 values of min and max, but the tensor has 8 channels"),
         ([entry("pool", (0.0,) * 6, (1.0,) * 6)], "'pool' has 6 values of min and max, but the tensor has 8 channels"),
         ([entry(), entry(high=(2.0,))], "'r1' has two entries with different ranges"),

@@ -181,7 +181,7 @@ def test_the_promise_is_what_calibrating_and_simulating_again_gives(folder, caps
     (advice,) = (f for f in json.loads(Path("d/layers.json").read_text())["findings"] if f["kind"] == "advice")
     assert rmse == pytest.approx(advice["figures"]["error_after"], rel=6e-3), "three digits"
     assert 0.9 * rmse < float(promised[2]) < 1.5 * rmse, "of images held out"
-    assert "INT16 convolutions: 2 of 10 (the fixed model: block2/dw/relu, block4/dw/relu)." in again
+    assert "INT16 convolutions: 2 of 10 (raised by the fixed model: block2/dw/relu, block4/dw/relu)." in again
 
 
 def given_again(line, level, capsys):
@@ -208,12 +208,15 @@ def test_a_promise_is_of_all_that_the_words_to_paste_raise(command, folder, caps
     assert main([*line, "--quant-level", "L3", "-o", "d"]) == 0
     out = capsys.readouterr().out
     if command == "diagnose":
-        assert "tensor_arrays 'wide' also raises wide_also, wide_too: the SDK raises every convolution" in out
+        assert (
+            "tensor_arrays entry 'wide' also raises wide_also, wide_too to INT16: the SDK raises every convolution"
+            in out
+        )
     else:
         ranges = ["d/log/tensor_min_max.txt", "--quant-level", "L3"]
         assert main(["tune", "--explain", "--ranges", *ranges, *line[1:], "--json", "advice.json"]) == 0
         out = capsys.readouterr().out
-        assert "tensor_arrays 'wide' also raises wide_also, wide_too" in out
+        assert "tensor_arrays entry 'wide' also raises wide_also, wide_too to INT16" in out
     if command == "diagnose":
         (advice,) = (f for f in json.loads(Path("d/layers.json").read_text())["findings"] if f["kind"] == "advice")
         promised = advice["figures"]["error_after"]

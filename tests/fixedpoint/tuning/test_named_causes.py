@@ -119,7 +119,7 @@ def test_a_few_that_remove_most_together_are_named(folder, capsys):
     assert causes[0]["figures"]["together"] == pytest.approx(1 - left / error, rel=1e-6)
     said = next(line for line in lines if line.startswith(f"Cause: {BRANCHES} tensors together, among them h"))
     assert f"raising all of them to INT16 removes {100 * (1 - left / error):.0f} % of the error" in said
-    assert any(line.startswith("Tensors raised together with ") and line.endswith(": h.") for line in lines)
+    assert any(line.startswith("Tensors raised together with h") and ": h" in line for line in lines)
 
 
 @pytest.mark.parametrize("worse", [(), ("y",)])
