@@ -450,7 +450,8 @@ def steps(diagnosis: Diagnosis) -> Iterator[Step]:
             f"affect {listed([diagnosis.labels.get(name, name) for name in still], MOST_NAMED)}."
         )
     for softmax in diagnosis.misread:
-        yield Step(f"{remedy_text(softmax).capitalize()}.")
+        text = remedy_text(softmax)
+        yield Step(f"{text[0].upper()}{text[1:]}.")
     if advice.per_channel is not None:
         beside = ", with the plan below," if advice.promise is not None else ""
         state = "within the limits" if advice.per_channel.good(limits) else f"still {_past(advice.per_channel, limits)}"

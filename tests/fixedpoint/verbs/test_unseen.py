@@ -231,7 +231,8 @@ def test_tune_promises_the_error_on_images_held_out(work, capsys):
     (taken,) = (row for row in document["rows"] if row["taken"])
     figures = [f"{taken[name]:.3g}" for name in ("expected_error", "median_image", "worst_image")]
     before = f"INT8 {document['rows'][0]['expected_error']:.3g} → " if taken["label"] != "INT8" else ""
-    line = f"expected error on new images: {before}plan * {figures[0]} (median image {figures[1]}, worst image {figures[2]}"
+    median, worst = f"median image {figures[1]}", f"worst image {figures[2]}"
+    line = f"expected error on new images: {before}plan * {figures[0]} ({median}, {worst}"
     assert f"{line}; 14 images, held out in 3 folds)" in said
     assert document["held_out"]["folds"] == 3 and document["held_out"]["pictures"] == 14
 
