@@ -1,6 +1,7 @@
 """The hooks' session in the process that runs the tests."""
 
 import importlib
+import os
 import sys
 from types import SimpleNamespace
 
@@ -30,3 +31,14 @@ def start(hook, tmp_path):
         return hook.session.Session(str(tmp_path))
 
     return session
+
+
+@pytest.fixture
+def fake_device(monkeypatch):
+    """The device of ``tests/fake_device``: programs that ``import fake`` have it."""
+    from fake_device import build
+
+    if reason := build.why_not():
+        pytest.skip(reason)
+    monkeypatch.setenv("FAKE_DEVICE", str(build.library()))
+    monkeypatch.setenv("PYTHONPATH", str(build.HERE), prepend=os.pathsep)

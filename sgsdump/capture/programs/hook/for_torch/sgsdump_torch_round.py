@@ -64,7 +64,8 @@ class Round:
     function has none, only a ``model`` name).
 
     network    names of its modules and weights.
-    lookup     records of its tensors; lines: index lines that are not written yet.
+    lookup     records of its tensors; lines: index lines that are not written yet, or functions that return them.
+    away       reads of tensors on devices (``sgsdump_torch_away.py``); None before the first.
     ordinary   compiled kernel if it handles ordinary operators (``sgsdump_torch_ordinary.py``); else None.
     mark       identity of this round, for objects that outlive it.
     compiled   depth of calls of compiled code; graphs: number of compiled graphs that ran so far.
@@ -86,6 +87,7 @@ class Round:
         self.ordinary: Any = None
         self.mark = object()
         self.lines: list = []
+        self.away: Any = None
         self.operators = operators
 
     def begin_module(self, module):

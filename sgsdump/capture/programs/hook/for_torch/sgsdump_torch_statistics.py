@@ -141,30 +141,37 @@ def checksum_of(tensor):
 
     None if the elements do not fill their memory.
     """
+    if kernel is not None and tensor.is_cpu and fills_its_memory(tensor) and not (tensor.is_conj() or tensor.is_neg()):
+        size = tensor.numel() * tensor.element_size()
+        return _bytes(tensor) if size <= SMALL else kernel.checksum(tensor.data_ptr(), size)
+    pieces = checksum_parts(tensor)
+    return None if pieces is None else b"".join(map(_bytes, pieces))
+
+
+def checksum_parts(tensor):
+    """Return the tensors, on the device, whose bytes are the checksum; None if the elements do not fill their memory.
+
+    The sums do not depend on the order of addition: they are integers.
+    """
     if not fills_its_memory(tensor) or tensor.is_conj() or tensor.is_neg():
         return None
     size = tensor.numel() * tensor.element_size()
-    if size <= SMALL:
-        return _bytes(tensor)
-    if kernel is not None and tensor.is_cpu:
-        return kernel.checksum(tensor.data_ptr(), size)
-    return _checksum_by_torch(in_memory_order(tensor), size)
+    flat = in_memory_order(tensor)
+    return [flat.clone()] if size <= SMALL else _sums_of_words(flat, size)
 
 
-def _checksum_by_torch(flat, size):
-    """Return the sums of the words in 512 sets of offsets."""
+def _sums_of_words(flat, size):
+    """Return the sums of the words in 512 sets of offsets, and the words after them."""
     if flat.is_complex():
         flat = torch.view_as_real(flat).reshape(-1)
     starts = flat.data_ptr() | flat.storage_offset() * flat.element_size()
     word = next(width for width in WORDS if not (size % width or starts % width))
     if word < flat.element_size():  # the memory is not aligned
-        return _checksum_by_torch(flat.clone(), size)
+        return _sums_of_words(flat.clone(), size)
     words = flat.view(WORDS[word])
     whole = words.numel() // (STRETCHES * CLASSES) * STRETCHES * CLASSES
-    if not whole:
-        return _bytes(words)
-    sums = words[:whole].view(STRETCHES, -1, CLASSES).sum(1)
-    return _bytes(sums) + _bytes(words[whole:])
+    rest = words[whole:].clone()
+    return [words[:whole].view(STRETCHES, -1, CLASSES).sum(1), rest] if whole else [rest]
 
 
 def _bytes(tensor):

@@ -11,6 +11,7 @@ In a later step, a weight with unchanged version, address and shape is not read 
 are written in full always get a checksum of all bytes.
 """
 
+import functools
 import itertools
 import threading
 import weakref
@@ -18,6 +19,8 @@ import zlib
 
 import torch
 from sgsdump_records import Values, encode, figures_text, is_beyond
+from sgsdump_torch_away import Away, view_of
+from sgsdump_torch_devices import Devices, Reader
 from sgsdump_torch_statistics import checksum_of, sample_of, statistics
 from sgsdump_torch_tensors import (
     fills_its_memory,
@@ -26,7 +29,6 @@ from sgsdump_torch_tensors import (
     payload,
     plain,
     shape_of,
-    synchronise,
     tensors_in,
     type_word,
     unreadable,
@@ -66,6 +68,7 @@ class Taking:
     def __init__(self, session):
         self.session = session
         self.memories = Memories()
+        self.devices = Devices()
         self._last = TensorLookup()  # lookup of the latest round
 
     def guard(self, round, function, *args):
@@ -100,7 +103,7 @@ class Taking:
             self.take(round, operator, "out", "after", tensors_in(outputs))
             for tensor in written:
                 self.memories.wrote(tensor)
-        round.lines.append(self.session.operator(round.step, operator, called[0], nanoseconds, called[1]))
+        self._add(round, lambda: self.session.operator(round.step, operator, called[0], nanoseconds, called[1]))
 
     def allocated(self, round, result):
         """Record that an operator returned memory without writing to it."""
@@ -118,36 +121,70 @@ class Taking:
         self.memories.rewritten(storage._cdata)
         self.memories.unwritten.storage_grown(storage, before)
 
+    def _add(self, round, line):
+        """Add a line: at once, or as the function that returns it while lines before it wait for a device."""
+        round.lines.append(line if round.away is not None and round.away.waits else line())
+
     def say(self, round):
-        """Write the waiting lines before the next operator begins, in case that operator ends the program."""
+        """Write the waiting lines before the next operator begins, in case that operator ends the program.
+
+        Lines that wait for a device stay until the end of the round, or until there are many.
+        """
+        if round.away is not None and round.away.waits:
+            if round.away.is_full():
+                self._fetch(round)
+            return
         lines, round.lines = round.lines, []
         if round.ordinary is not None:
             lines.insert(0, round.ordinary.waiting())
         if any(lines):
             self.session.say(lines, round.step)
 
+    def _fetch(self, round):
+        """Bring what is read from devices, and write the lines that wait for it."""
+        round.away.fetch()
+        lines, round.lines = round.lines, []
+        for line in lines:
+            try:
+                self.session.say([line if isinstance(line, str) else line()], round.step)
+            except Exception as error:
+                self.session.trouble("torch, step {}: {}: {}".format(round.step, type(error).__name__, error))
+
     def step_begins(self, round, inputs, thread):
         self.memories.unwritten.begins()
+        self.devices.wait()
         fed = self._checksum(inputs)
         self._say_step(round, of_model=round.of_model, thread=thread, fed=fed, inputs=self._numbers(inputs))
 
     def _checksum(self, inputs):
         """Return a checksum of a round's inputs: types, shapes, and values of tensors that are not too large."""
-        total = 0
-        for tensor in tensors_in(inputs):
+        total, reader, tensors = 0, Reader(), tensors_in(inputs)
+        read = [self._input(reader, tensor) for tensor in tensors]
+        reader.fetch()
+        for tensor, lying in zip(tensors, read):
             total = zlib.crc32("{} {}".format(tensor.dtype, shape_of(tensor)).encode(), total)
-            size = tensor.numel() * tensor.element_size() if plain(tensor) and not unreadable(tensor) else 0
-            if 0 < size <= MOST_SUMMED and not self.memories.unwritten.holds(tensor):
-                synchronise(tensor)
-                lying = in_c_order(tensor)
-                total = zlib.crc32(payload(lying), total)
+            if lying is not None:
+                total = zlib.crc32(payload(lying() if callable(lying) else lying), total)
         return "{:08x}".format(total)
+
+    def _input(self, reader, tensor):
+        """Return the elements of an input, or a function that returns them after the fetch; None if not summed."""
+        size = tensor.numel() * tensor.element_size() if plain(tensor) and not unreadable(tensor) else 0
+        if not 0 < size <= MOST_SUMMED or self.memories.unwritten.holds(tensor):
+            return None
+        if tensor.is_cpu:
+            return in_c_order(tensor)
+        self.devices.meet(tensor)
+        coming = reader.elements(tensor.detach().resolve_conj().resolve_neg().contiguous())
+        return lambda: coming.data
 
     def _say_step(self, round, **facts):
         line = encode({"event": "step", "step": round.step, "model": round.model, **facts})
         self.session.say([line, "\n"], round.step)
 
     def step_ends(self, round, result, ended):
+        if round.away is not None and round.away.waits:
+            self._fetch(round)
         self.say(round)
         round.ordinary = None
         self.memories.flush()
@@ -171,6 +208,7 @@ class Taking:
                 round.lines.append(session.tensors(round.step, operator, side, moment, words))
                 return
         step, told = round.step, []
+        waits = False
         met, era = round.lookup.met, session.era()
         for slot, tensor in enumerate(tensors):
             entry = met.get(id(tensor))
@@ -181,10 +219,31 @@ class Taking:
                     continue
             port = step, operator, side, slot, moment
             try:
-                told.append(self._of_tensor(round, content, port, tensor))
+                words = self._of_tensor(round, content, port, tensor)
             except Exception as error:
-                told.append(self._left_out(port, tensor, f"{type(error).__name__}: {error}"[:MOST_WHY]))
-        round.lines.append(session.tensors(step, operator, side, moment, told))
+                words = self.left_out(port, tensor, f"{type(error).__name__}: {error}"[:MOST_WHY])
+            waits = waits or not isinstance(words, str)
+            told.append(words)
+        if waits:
+            line = functools.partial(self._told_later, step, operator, side, moment, told)
+        else:
+            line = functools.partial(session.tensors, step, operator, side, moment, told)
+        self._add(round, line)
+
+    def _told_later(self, step, operator, side, moment, told):
+        """Return the line of tensors that were read from a device."""
+        words = [one if isinstance(one, str) else one() for one in told]
+        return self.session.tensors(step, operator, side, moment, words)
+
+    def _away(self, round, tensor):
+        """Return the reads of a round. The compiled kernel leaves such a round: it does not wait with lines."""
+        self.devices.meet(tensor)
+        if round.away is None:
+            round.away = Away(self)
+        if round.ordinary is not None:
+            round.lines.insert(0, round.ordinary.waiting())
+            round.ordinary = None
+        return round.away
 
     def look_up(self, round, content):
         """Make the round's lookup one for tensors with this dumped content."""
@@ -192,13 +251,15 @@ class Taking:
             round.lookup = self._last = TensorLookup(content, self._last)
 
     def _of_tensor(self, round, content, port, tensor):
-        """Return the index's text for a tensor."""
+        """Return the index's text for a tensor, or a function that returns it once the tensor's device was read."""
+        if not tensor.is_cpu and not tensor.is_meta:
+            return self._away(round, tensor).of_tensor(round, content, port, tensor)
         if content != "tensor":
             values = self.described(round, content, tensor)
-            return self._left_out(port, tensor, values.why) if values.why else self.session.tensor(port, values)
+            return self.left_out(port, tensor, values.why) if values.why else self.session.tensor(port, values)
         why = why_not_plain(tensor) or unreadable(tensor)
         if why:
-            return self._left_out(port, tensor, why)
+            return self.left_out(port, tensor, why)
         values = self._record(round, tensor)
         if values.unwritten:
             return self.session.tensor(port, values)
@@ -207,23 +268,28 @@ class Taking:
         del lying  # not earlier: the payload is its memory
         return told
 
-    def _left_out(self, port, tensor, why):
+    def left_out(self, port, tensor, why):
         """Return the index's text for a tensor without available values."""
         return self.session.tensor(port, Values(type_word(tensor.dtype), shape_of(tensor), why=why))
+
+    def record_of(self, round, content, tensor):
+        """Return the record of a plain tensor: a weight's from the last round, if it is the same."""
+        record = round.lookup.of_last(tensor) if content != "tensor" else None
+        if record is None:
+            return self._record(round, tensor)
+        record.belong(round.network.weight(record.storage, tensor))
+        return record
 
     def described(self, round, content, tensor):
         """Return the values of a tensor that is not stored."""
         entry = round.lookup.met.get(id(tensor))
         if entry is not None and is_met(entry, tensor):
             return entry[4]
-        record = round.lookup.of_last(tensor)
-        if record is not None:
-            record.belong(round.network.weight(record.storage, tensor))
-        else:
+        if round.lookup.of_last(tensor) is None:
             why = why_not_plain(tensor)
             if why:
                 return Values(type_word(tensor.dtype), shape_of(tensor), why=why)
-            record = self._record(round, tensor)
+        record = self.record_of(round, content, tensor)
         if record.unwritten:
             return record
         if content == "stats" and not (record.round is round.mark and stands(record.version, version(tensor))):
@@ -247,8 +313,6 @@ class Taking:
         Statistics are computed once for all views of one piece of memory, and once for a weight until a change is
         detected.
         """
-        if not tensor.is_cpu:
-            synchronise(tensor)
         counted = version(tensor)
         lasts = record.round is not None or record.storage in round.network.owners
         sample = sample_of(tensor) if lasts else None
@@ -261,17 +325,17 @@ class Taking:
                 if span is not None:
                     of_span[span] = round.mark, counted, figures
             if record.round is None or figures != record.figures:
-                record = self._with_figures(record, figures, tensor)
+                record = self.with_figures(record, figures, view_of(tensor), record.round is None)
         record.sample = sample
         record.round, record.version = round.mark, counted or record.version or counted
         return record
 
-    def _with_figures(self, record, figures, tensor):
-        """Return a record with these statistics: a new one if the record had others."""
-        if record.round is not None:
+    def with_figures(self, record, figures, view, is_first):
+        """Return a record with these statistics: a new one if the record had others, which it has unless ``is_first``."""
+        if not is_first:
             if (figures_text(figures) if figures else "") == record.stats:  # compared as text: NaN never equals NaN
                 return record
-            record = self.memories.renew(tensor, record)
+            record = self.memories.renew(view, record)
         record.figures = figures
         if figures is not None:
             record.stats, record.beyond = figures_text(figures), is_beyond(figures)
@@ -280,13 +344,12 @@ class Taking:
 
     def to_be_stored(self, record, tensor):
         """Return the record, and the elements in C order that are not stored yet; None if they are stored."""
-        synchronise(tensor)
         lying, checksum = None, checksum_of(tensor)
         if checksum is None:
             lying = in_c_order(tensor)
             checksum = checksum_of(lying)
         if record.checksum is not None and checksum != record.checksum:
-            record = self.memories.renew(tensor, record)
+            record = self.memories.renew(view_of(tensor), record)
         record.checksum = checksum
         if record.stored is not None:
             return record, None
@@ -364,9 +427,12 @@ class ValueRecord(Values):
 
     __slots__ = ("checksum", "current", "figures", "round", "sample", "storage", "version")
 
-    def __init__(self, tensor, number, storage):
-        device = None if tensor.is_cpu else tensor.device.index
-        super().__init__(type_word(tensor.dtype), tensor.shape, number, device)
+    def __init__(self, like, number, storage):
+        """``like``: the tensor, or another record of it."""
+        if isinstance(like, Values):
+            super().__init__(like.dtype, like.shape, number, like.device)
+        else:
+            super().__init__(type_word(like.dtype), like.shape, number, None if like.is_cpu else like.device.index)
         self.checksum = self.figures = self.round = self.sample = self.version = None
         self.storage = storage
         self.current = True
@@ -394,7 +460,7 @@ class Memories:
         """Return the record of a tensor's current values."""
         storage = tensor.untyped_storage()
         number = storage._cdata
-        view = _view_of(tensor)
+        view = view_of(tensor)
         memory = self.storages.get(number)
         if memory is None and self.pending:
             self.flush()
@@ -417,12 +483,16 @@ class Memories:
         """Return the knowledge of a record's memory."""
         return self.storages[number]
 
-    def renew(self, tensor, record):
+    def renew(self, view, record):
         """Replace a record: other values are in its memory, and no operator reported a write."""
         with self._lock:
-            new = ValueRecord(tensor, next(self.numbers), record.storage)
+            new = ValueRecord(record, next(self.numbers), record.storage)
             new.belong(record.weight)
-            self.storages[record.storage].records[_view_of(tensor)] = new
+            memory = self.storages.get(record.storage)
+            if memory is not None and memory.records.get(view) is record:
+                memory.records[view] = new
+            else:
+                new.current = False  # the memory was freed or overwritten meanwhile
             record.current = False
         return new
 
@@ -448,7 +518,7 @@ class Memories:
             memory = self.storages.get(number)
             if memory is None:
                 memory = self.storages[number] = Memory(storage)
-            memory.records.setdefault(_view_of(tensor), record)
+            memory.records.setdefault(view_of(tensor), record)
             span = span_of(tensor)
             if span is not None:
                 memory.figures.setdefault(span, (record.round, record.version, record.figures))
@@ -499,7 +569,3 @@ class Memory:
         self.records: dict = {}
         self.figures: dict = {}
         self.writers: list = []
-
-
-def _view_of(tensor):
-    return (tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype, tensor.is_conj(), tensor.is_neg())
