@@ -15,6 +15,7 @@ _library = ctypes.CDLL(os.environ["FAKE_DEVICE"], mode=ctypes.RTLD_GLOBAL)
 _library.fake_fill.argtypes = [ctypes.c_void_p, ctypes.c_float, ctypes.c_long]
 _library.fake_capture_begins.restype = ctypes.c_long
 _library.fake_is_capturing.restype = ctypes.c_bool
+_library.fake_fails.argtypes = [ctypes.c_bool]
 _library.fake_replay.argtypes = [ctypes.c_long]
 KINDS = ("device", "stream", "event", "copy", "number")
 Stream, Event = torch.Stream, torch.Event
@@ -30,6 +31,15 @@ def waits():
 def fill(tensor, value):
     """Write to a tensor's memory without torch, as a Triton kernel does."""
     _library.fake_fill(tensor.data_ptr(), value, tensor.numel())
+
+
+def fail():
+    """From now on every wait for the device is an error, as after an illegal access."""
+    _library.fake_fails(True)
+
+
+def recover():
+    _library.fake_fails(False)
 
 
 def is_available():
@@ -77,7 +87,8 @@ class CUDAGraph:
         _library.fake_capture_ends()
 
     def replay(self):
-        _library.fake_replay(self._number)
+        with torch._C._DisableTorchDispatch():  # the kernels run without torch
+            _library.fake_replay(self._number)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,6 @@
 #include <ATen/core/GeneratorForPrivateuseone.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/CPUFallback.h>
-#include <ATen/native/Resize.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <sys/mman.h>
 #include <torch/library.h>
@@ -46,7 +45,7 @@ std::map<uintptr_t, std::pair<size_t, Mark>> memory;  // address -> size, last w
 std::vector<Arrival> arrivals;
 std::set<void*> pinned;
 std::vector<std::vector<Kept>> graphs;
-bool capturing = false;
+bool capturing = false, failed = false;
 long next_stream = 1;
 thread_local int current_device = 0;
 thread_local std::map<int, long> current_stream;
@@ -57,6 +56,7 @@ long here(int device) { return stream_key(device, current_stream[device]); }
 int index_of(c10::Device device) { return device.has_index() ? device.index() : current_device; }
 
 void refuse_if_captured(const char* what) {
+  TORCH_CHECK(!failed, "fake: the device has failed");
   TORCH_CHECK(!capturing, "fake: operation not permitted while a stream is captured: ", what);
 }
 
@@ -70,7 +70,9 @@ void arrive(const std::function<bool(const Mark&)>& is_done) {
 }
 
 // The host has waited: whatever is launched from now on comes after it.
-void host_waited(const Mark& mark) {
+void host_waited(Mark mark, bool with_others = true) {
+  if (with_others)  // what the stream has waited for is done too
+    for (auto& one : std::map<long, long>(seen[mark.first])) host_waited({one.first, one.second}, false);
   for (auto& one : seen) one.second[mark.first] = std::max(one.second[mark.first], mark.second);
   arrive([&](const Mark& at) { return at.first == mark.first && at.second <= mark.second; });
 }
@@ -93,7 +95,7 @@ void reads(const at::Tensor& tensor) {
   Mark written = memory[block_of(tensor.storage().data())].second;
   long stream = here(index_of(tensor.device()));
   if (written.first != stream && written.second > seen[stream][written.first] && written.second)
-    TORCH_CHECK(false, "fake: race: memory is read before it is ready");
+    TORCH_CHECK(false, "fake: race: memory is read before it is ready (written by stream ", written.first, ", read by ", stream, ")");
 }
 
 void writes(const at::Tensor& tensor) {
@@ -221,6 +223,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   void setCurrentDevice(c10::DeviceIndex device) const override { current_device = device; }
   c10::Device getDeviceFromPtr(void*) const override { return {FAKE, 0}; }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t size) const override {
+    c10::DeviceGuard guard(storage.device());
     auto fresh = allocator.allocate(size);
     Open open;
     if (storage.data()) std::memcpy(fresh.get(), storage.data(), std::min(size, storage.nbytes()));
@@ -277,11 +280,6 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_bloc
   return to;
 }
 
-at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
-  at::native::resize_(to, from.sizes());
-  return copy_from(from, to, false);
-}
-
 const at::Tensor& resize(const at::Tensor& self, c10::SymIntArrayRef size, std::optional<at::MemoryFormat> format) {
   auto sizes = C10_AS_INTARRAYREF_SLOW(size);
   auto* impl = self.unsafeGetTensorImpl();
@@ -289,6 +287,12 @@ const at::Tensor& resize(const at::Tensor& self, c10::SymIntArrayRef size, std::
   size_t needed = (self.storage_offset() + self.numel()) * self.element_size();
   if (needed > self.storage().nbytes()) at::detail::getPrivateUse1Hooks().resizePrivateUse1Bytes(self.storage(), needed);
   return self;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
+  c10::DeviceGuard guard(to.device());
+  if (from.sizes() != to.sizes()) resize(to, c10::fromIntArrayRefSlow(from.sizes()), std::nullopt);
+  return copy_from(from, to, false);
 }
 
 at::Scalar number(const at::Tensor& self) {
@@ -402,6 +406,8 @@ void fake_fill(void* at, float value, long count) {
   seen[stream];
   memory[block_of(at)].second = {stream, ++length[stream]};
 }
+
+void fake_fails(bool now) { failed = now; }
 
 long fake_capture_begins() { capturing = true; graphs.emplace_back(); return graphs.size() - 1; }
 void fake_capture_ends() { capturing = false; }

@@ -1,6 +1,6 @@
 """Programs on an asynchronous device: a fake one, which copies late, counts waits and refuses early reads."""
 
-import json
+import zlib
 
 import numpy as np
 import pytest
@@ -46,7 +46,8 @@ def source(network, where):
 @pytest.mark.parametrize("network", NETWORKS)
 def test_a_device_is_dumped_as_the_cpu_is(run, network, content):
     there, here = (run(source(network, where), layout="rounds", content=content) for where in ("fake:1", "cpu"))
-    assert there.text == here.text and not there.captured.notes
+    assert np.loadtxt(there.text.splitlines()) == pytest.approx(np.loadtxt(here.text.splitlines()), rel=1e-5)
+    assert not [note for note in there.captured.notes if "fake" in note or "Error" in note]
     assert len(list_runs(there.root)) == 3
     for step in range(3):
         sample, benchmark = (open_dump(one.root, step=step) for one in (there, here))
@@ -54,7 +55,7 @@ def test_a_device_is_dumped_as_the_cpu_is(run, network, content):
         assert [record.tensor.shape for record in sample.records] == [r.tensor.shape for r in benchmark.records]
         if content == "tensor":
             comparison = compare(sample, benchmark, inputs=True)
-            assert len(comparison) > 20 and all(row.equal for row in comparison.rows)
+            assert len(comparison) > 20 and comparison.verdict().outcome in ("EQUAL", "WITHIN ROUNDING")
             assert not (comparison.failed or comparison.only_in_sample or comparison.only_in_benchmark)
             continue
         for a, b in zip(sample.records, benchmark.records):
@@ -62,7 +63,159 @@ def test_a_device_is_dumped_as_the_cpu_is(run, network, content):
             if a.tensor.statistics is not None:
                 for name in ("max", "min", "mean", "l2norm"):
                     figures = [getattr(one.tensor.statistics, name) for one in (a, b)]
-                    assert figures[0] == pytest.approx(figures[1], rel=1e-6), (a.name, name)
+                    assert figures[0] == pytest.approx(figures[1], rel=1e-5, abs=1e-7), (a.name, name)
+
+
+BETWEEN = """
+net = nn.Linear(4, 4).to(where)
+x = torch.ones(2, 4).to(where)
+with torch.no_grad():
+    for step in range(2):
+        x = torch.softmax(net(x) / 0.7, 1)
+        x = torch.cat([x, x.flip(0)])[:2]
+"""
+
+
+def test_operators_between_rounds_are_those_of_the_cpu(run):
+    seeds = "torch.manual_seed(0)\n"
+    lines = []
+    for where in ("fake:1", "cpu"):
+        result = run(f"import fake\nwhere = {where!r}\n{seeds}{BETWEEN}", layout="rounds", content="stats")
+        (between,) = [line for line in result.every() if line.get("event") == "between"]
+        lines.append([one for one in between["operators"] if one["type"] != "aten.slice"])
+    device, cpu = lines
+    assert [one["type"] for one in device] == [one["type"] for one in cpu] and len(cpu) >= 4
+    for a, b in zip(device, cpu):
+        for one, other in zip([*a["in"], *a["out"]], [*b["in"], *b["out"]]):
+            assert one[:2] == other[:2] and one[3] == pytest.approx(other[3], rel=1e-6)
+            assert isinstance(one[2], int)
+
+
+CHANGED = """
+import fake
+net = nn.Linear(64, 64, bias=False).to("fake")
+x = torch.ones(1, 64, device="fake")
+with torch.no_grad():
+    for step in range(4):
+        net(x)
+        if step == 1:
+            fake.fill(net.weight, 2.0)  # no version of torch counts this
+"""
+
+
+@pytest.mark.parametrize("content", ["tensor", "stats"])
+def test_a_weight_that_a_foreign_kernel_changed_is_read_again(run, content):
+    result = run(CHANGED, layout="rounds", content=content)
+    weights = [_of_weight(open_dump(result.root, step=step)) for step in range(4)]
+    means = [w.statistics.mean if w.statistics else np.asarray(w, np.float64).mean() for w in weights]
+    assert means[2:] == [2, 2] and means[0] == means[1] != 2
+    stored = {tuple(line["payload"]) for line in result.lines() if line.get("weight") and "payload" in line}
+    assert len(stored) == 4 * (content == "tensor"), "the weight and its transposed view, before and after"
+
+
+REWRITTEN = """
+import fake
+class Net(nn.Module):
+    def forward(self, x, kept):
+        made = []
+        for number in range(3):
+            fake.fill(kept, float(number))
+            made.append(kept * x)
+        return made
+
+with torch.no_grad():
+    kept = torch.zeros(1000, device="fake")
+    for step in range(2):
+        print(sum(Net()(torch.ones(1000, device="fake"), kept)).sum().item())
+"""
+
+
+@pytest.mark.parametrize("limit", [0, 10**9])
+def test_memory_that_foreign_kernels_write_again_and_again(run, limit):
+    result = run(MANY.format(limits=f"{limit}, 10**6") + REWRITTEN, layout="rounds")
+    assert result.text == "3000.0\n" * 2 and not any("outside torch" in note for note in result.captured.notes)
+    for step in (0, 1):
+        dump = open_dump(result.root, step=step)
+        for number, name in enumerate(("0_mul", "1_mul_1", "2_mul_2")):
+            assert np.all(np.asarray(dump[f"{name}/output.0"]) == number)
+            (read,) = [r.tensor for r in dump.records if r.name == f"{name}/input.0"]
+            assert np.all(np.asarray(read) == number)
+
+
+def _of_weight(dump):
+    return next(record.tensor for record in dump.records if record.tensor.shape == (64, 64))
+
+
+MANY = """
+import sgsdump_torch_devices
+sgsdump_torch_devices.MOST_HELD, sgsdump_torch_devices.MOST_READS = {limits}
+"""
+
+
+@pytest.mark.parametrize("content", ["tensor", "stats"])
+@pytest.mark.parametrize("limits", ["1000, 10**6", "10**9, 3", "0, 0"])
+def test_what_waits_on_a_device_is_bounded(run, content, limits):
+    whole = run(source("images", "fake"), layout="rounds", content=content)
+    many = run(MANY.format(limits=limits) + source("images", "fake"), layout="rounds", content=content)
+    assert whole.text == many.text
+    for step in range(3):
+        sample, benchmark = (open_dump(one.root, step=step) for one in (many, whole))
+        comparison = compare(sample, benchmark, inputs=True)
+        assert comparison.verdict().outcome == "EQUAL" and not comparison.only_in_benchmark
+        assert len(sample.records) == len(benchmark.records) > 20
+
+
+FAILING = """
+import fake
+class Net(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        fake.fail()
+        return y
+
+with torch.no_grad():
+    x = torch.ones(4, device="fake")
+    Net()(x)
+    fake.recover()
+    print(Net.forward)
+"""
+
+
+def test_a_device_that_fails_is_reported(run):
+    result = run(FAILING, layout="rounds")
+    assert "Net.forward" in result.text
+    assert any("could not be read: fake: the device has failed" in note for note in result.captured.notes)
+
+
+IN_A_ROUND = """
+import fake
+torch.manual_seed(0)
+inner = nn.Linear(4, 4).to("fake")
+given = torch.zeros(3, 4, device="fake")
+captured = fake.CUDAGraph()
+with torch.no_grad(), fake.graph(captured):
+    made = inner(given)
+
+class Net(nn.Module):
+    def forward(self, x):
+        given.copy_(x)
+        captured.replay()
+        return made + 1
+
+with torch.no_grad():
+    for step in range(2):
+        print(Net()(torch.full((3, 4), float(step), device="fake")).sum().item())
+"""
+
+
+def test_a_replay_inside_a_round_is_an_operator(run):
+    result = run(IN_A_ROUND, layout="rounds")
+    sums = list(map(float, result.text.split()))
+    for step in (0, 1):
+        dump = open_dump(result.root, step=step)
+        assert np.all(np.asarray(dump["1_graph/input.0"]) == step)
+        assert np.asarray(dump["1_graph/output.0"]).sum() + 12 == pytest.approx(sums[step], rel=1e-5)
+        assert np.asarray(dump["2_add/output.0"]).sum() == pytest.approx(sums[step], rel=1e-5)
 
 
 COUNTED = """
@@ -84,8 +237,8 @@ def test_the_host_does_not_wait_for_each_tensor(run, content):
     result = run(COUNTED, layout="rounds", content=content)
     waits = list(map(int, result.text.split()))
     assert len(waits) == 6 and max(waits) <= MOST_WAITS, waits
-    assert waits[:3] == waits[3:], "independent of the number of layers"
-    tensors = [line for line in result.lines(step=5)]
+    assert waits[1:3] == waits[4:], "independent of the number of layers"
+    tensors = result.lines(step=5)
     assert len(tensors) > 60
 
 
@@ -111,10 +264,9 @@ def test_what_foreign_kernels_write_is_dumped(run):
     for step in (0, 1):
         dump = open_dump(result.root, step=step)
         states = {record.name: record.unwritten for record in dump.records}
-        products = [record for record in dump.records if record.name.startswith("mul") and record.io == "in"]
-        assert [record.unwritten for record in products] == [False, False]
-        assert np.all(np.asarray(products[0].tensor) == 3)
-        assert [record.unwritten for record in dump.records if record.name.startswith("add")] == [True, True], states
+        made = ["0_mul/input.0", "0_mul/input.1", "0_mul/output.0"]
+        assert states == {**dict.fromkeys(made, False), "1_add/input.0": True, "1_add/output.0": True}
+        assert np.all(np.asarray(dump["0_mul/output.0"]) == 3)
 
 
 STREAMS = """
@@ -175,16 +327,18 @@ with torch.no_grad():
 def test_copies_that_arrive_late_are_read_when_they_are_there(run, content):
     result = run(LATE, layout="rounds", content=content)
     assert result.text == f"{[1.0, 4.0, 7.0, 10.0]}\n" * 2
-    for step, names in ((0, ("_to_copy", "copy_")), (1, ("",))):
-        dump = open_dump(result.root, step=step)
-        expected = {"_to_copy": [0, 2, 4, 6], "copy_": [1, 2, 3, 4], "": [5, 6, 7, 8]}
-        for name in names:
-            (record,) = [r for r in dump.records if r.io == "out" and r.name.rpartition("/")[2].endswith(name)][:1]
-            values = record.tensor
-            if content == "stats":
-                assert (values.statistics.max, values.statistics.min) == (max(expected[name]), min(expected[name]))
-            else:
-                assert np.asarray(values).tolist() == expected[name]
+    for name, expected in {"1_op_to_copy/output.0": [0, 2, 4, 6], "3_copy_/output.0": [1, 2, 3, 4]}.items():
+        _has_values(open_dump(result.root, step=0)[name], expected)
+    inputs = [line for line in result.every() if line.get("event") == "step" and "fed" in line]
+    fed = zlib.crc32(np.float32([5, 6, 7, 8]).tobytes(), zlib.crc32(b"torch.float32 (4,)"))
+    assert [line["fed"] for line in inputs][1::2] == [f"{fed:08x}"] * 2
+
+
+def _has_values(tensor, expected):
+    if tensor.statistics is None:
+        assert np.asarray(tensor).tolist() == expected
+    else:
+        assert (tensor.statistics.max, tensor.statistics.min) == (max(expected), min(expected))
 
 
 GRAPH = """

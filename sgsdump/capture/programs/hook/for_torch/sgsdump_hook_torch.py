@@ -24,8 +24,10 @@ from typing import Any
 
 import torch
 from sgsdump_torch_between import Between
+from sgsdump_torch_captured import CapturedGraphs
 from sgsdump_torch_collective import finish
 from sgsdump_torch_compiled import Graphs, unseen
+from sgsdump_torch_devices import wait_for_copy
 from sgsdump_torch_environment import Environment
 from sgsdump_torch_feed import Unfit, feed_of
 from sgsdump_torch_network import have_gradient
@@ -50,6 +52,7 @@ TRAINS = (
 OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
 # torch.jit's functions that run modules; torch.onnx.export uses the last one.
 TRACING = ("trace", "trace_module", "_get_trace_graph")
+REGISTER = "_register_device_module"
 LOSS = torch.nn.modules.loss._Loss
 # Maximum number of waiting lines of operators that are not dumped.
 MOST_WAITING = 200
@@ -71,7 +74,9 @@ def install(torch_module, session):
         *(Hook(torch.jit, name, steps.aside) for name in TRACING if hasattr(torch.jit, name)),
         Hook(torch.autograd, "backward", steps.training),
         Hook(torch.UntypedStorage, "resize_", steps.resizing),
+        *([Hook(torch, REGISTER, steps.registering)] if hasattr(torch, REGISTER) else []),
     ]
+    steps.captured.watch(Hook)
     atexit.register(steps.between.end)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=steps.after_fork)
@@ -80,6 +85,7 @@ def install(torch_module, session):
         for hook in hooks:
             hook.take_off()
         steps.graphs.take_off()
+        steps.captured.take_off()
         steps.between.end()
         atexit.unregister(steps.between.end)
 
@@ -146,6 +152,7 @@ class Steps:
         self.feed = feed_of(session)
         self.graphs = Graphs(self)
         self.between = Between(self)
+        self.captured = CapturedGraphs(self)
         self.compiles = False
         self.last_root = None  # weak reference to the network of the last dumped step
         self.first = None  # first dumped step in which only layers are dumped
@@ -251,10 +258,25 @@ class Steps:
 
         return resize_
 
+    def registering(self, original):
+        """Wrap the function by which a device that torch does not know, such as an NPU, gets its module."""
+
+        @functools.wraps(original)
+        def register(*args, **kwargs):
+            original(*args, **kwargs)
+            self.captured.watch(Hook)
+
+        return register
+
     def outermost(self, original, module, name, args, kwargs):
         """Run a step, dumped or not."""
         self.between.end()
         thread = self.thread
+        self.taking.devices.look()
+        if self.taking.devices.are_capturing():
+            result = self.aside(original)(*args, **kwargs)
+            self.captured.note(name, (args if module is None else args[1:], kwargs), result)
+            return result
         step = next(self.numbers)
         root = transparent(module) or module
         model = name if module is None else type(root).__name__
@@ -409,7 +431,7 @@ class Steps:
             module = transparent(module)
             if module is round.root:
                 return self.compiled(round, type(module).__name__, original, (called, *args), kwargs)
-        if transparent(module) or module is round.root:
+        if transparent(module) or module is round.root or self.taking.devices.are_capturing():
             return original(called, *args, **kwargs)
         taking, ordinary = self.taking, round.ordinary
         if self.feed is not None and self.feed.module:
@@ -480,14 +502,14 @@ class Steps:
         ordinary = round.ordinary
         if ordinary is not None and ordinary.begin(func, types, args, kwargs):
             result = func(*args, **kwargs)
-            if not ordinary.end(result):
+            if round.ordinary is not ordinary or not ordinary.end(result):
                 self.taking.guard(round, self.end_ordinary, ordinary, func, args, kwargs, result)
             return result
         facts = self.facts.get(func) or self.known(func)
         args = facts.with_tensors(args)
-        if round.quiet:
-            return func(*args, **kwargs)
         taking = self.taking
+        if round.quiet or taking.devices.are_capturing():
+            return func(*args, **kwargs)
         if types and not taking.guard(round, _are_plain, types, args, kwargs):
             if any(kind.__name__ == "FakeTensor" for kind in types):
                 return func(*args, **kwargs)  # no values; FakeTensor's own mode below this one runs it
@@ -551,6 +573,8 @@ class Steps:
         if brought:
             written = brought
         output = written if result is None or brought else result
+        if facts.is_late(args, kwargs):
+            wait_for_copy(tensors_in((args, kwargs)), tensors_in(output))
         unwritten = taking.memories.unwritten
         if running.marked:
             unwritten.unmark(running.marked)

@@ -6,8 +6,10 @@ outside torch wrote. The line is therefore a function, called in order after the
 
 import weakref
 
+import torch
 from sgsdump_records import Values
 from sgsdump_torch_devices import Reader, statistics_of
+from sgsdump_torch_memories import NOTHING, span_of, stands, storage_of, view_of
 from sgsdump_torch_statistics import checksum_of, statistics
 from sgsdump_torch_tensors import in_c_order, payload, unreadable, version, why_not_plain
 
@@ -61,25 +63,28 @@ class Away:
 
         The conditions are those of ``Taking.with_statistics``.
         """
-        taking, counted = self._taking, version(tensor)
-        if record.round is round.mark and taking.stands(record.version, counted):
+        counted = version(tensor)
+        if record.round is round.mark and stands(record.version, counted):
             return self._reads.get(record.number)
-        read = self._reads[record.number] = Read(record, tensor)
+        read = self._reads[record.number] = Read(record, tensor, self._memory_of(record))
         if record.round is not None or record.storage in round.network.owners:
             read.sample = self._reader.sample(tensor)
-        read.is_again = read.sample is not None and record.sample is not None and taking.stands(record.version, counted)
+        read.is_again = read.sample is not None and record.sample is not None and stands(record.version, counted)
         if not read.is_again:
             read.figures = self._figures(round, record, tensor, counted)
         record.round, record.version = round.mark, counted or record.version or counted
         return read
 
+    def _memory_of(self, record):
+        return self._taking.memories.of_storage(record.storage).reference
+
     def _figures(self, round, record, tensor, counted):
         """Read statistics, once for all views of one piece of memory."""
         taking = self._taking
-        span = taking.span_of(tensor)
+        span = span_of(tensor)
         of_span = taking.memories.of_storage(record.storage).figures
-        mark, at, figures = of_span.get(span, (None, None, None)) if span is not None else (None, None, None)
-        if mark is not round.mark or not taking.stands(at, counted):
+        mark, at, figures = of_span.get(span, NOTHING) if span is not None else NOTHING
+        if mark is not round.mark or not stands(at, counted):
             figures = self._reader.figures(tensor)
             if span is not None:
                 of_span[span] = round.mark, counted, figures
@@ -87,10 +92,10 @@ class Away:
 
     def _elements(self, record, tensor):
         """Read the checksum, and the elements if they are neither stored nor on their way."""
-        read = Read(record, tensor)
+        read = Read(record, tensor, self._memory_of(record))
         read.checksum = self._reader.checksum(tensor)
         is_new = record.stored is None and record.number not in self._reads
-        if is_new or read.checksum is None:
+        if is_new or read.checksum is None or not record.weight:
             lying = tensor.detach().resolve_conj().resolve_neg()
             lying = lying.clone() if lying.is_contiguous() else lying.contiguous()
             if read.checksum is None:
@@ -98,6 +103,8 @@ class Away:
             if is_new:
                 read.elements = self._reader.elements(lying)
                 self._reads[record.number] = read
+            elif not record.weight:  # a kernel outside torch may write to it more than once in a round
+                read.copy = self._reader.held_copy(lying)
         return read
 
     def _told(self, port, record, read):
@@ -152,19 +159,21 @@ class Read:
     """What is read of a tensor at one place of a round. The tensor may be gone when the values are there.
 
     sample, checksum, figures, elements   ``Coming`` of each; None if it is not read.
+    copy       the elements, still on the device; needed only if they are not the recorded ones.
+    memory     weak reference to the storage, which may outlive the tensor.
     is_first   whether the record had no statistics before; is_again: whether its figures are known if the sample is
                the same.
     """
 
-    __slots__ = ("_count", "_has_figures", "_is_float", "_tensor", "checksum", "elements", "figures", "is_again")
-    __slots__ += ("is_first", "is_told", "sample", "view")
+    __slots__ = ("_count", "_has_figures", "_is_float", "_tensor", "checksum", "copy", "elements", "figures")
+    __slots__ += ("_memory", "is_again", "is_first", "is_told", "sample", "view")
 
-    def __init__(self, record, tensor):
-        self._tensor = weakref.ref(tensor)
+    def __init__(self, record, tensor, memory):
+        self._tensor, self._memory = weakref.ref(tensor), memory
         self._count, self._is_float = tensor.numel(), tensor.is_floating_point()
         self.view = view_of(tensor)
         self.is_first = record.round is None
-        self.sample = self.checksum = self.figures = self.elements = None
+        self.sample = self.checksum = self.figures = self.elements = self.copy = None
         self.is_again = self.is_told = False
 
     def statistics_now(self):
@@ -180,6 +189,8 @@ class Read:
         """Return the elements in C order; None if they were not read and are gone."""
         if self.elements is not None:
             return self.elements.data
+        if self.copy is not None:
+            return in_c_order(self.copy)
         tensor = self._still_there()
         if tensor is None or checksum_of(tensor) != self.checksum.data:
             return None
@@ -187,9 +198,14 @@ class Read:
 
     def _still_there(self):
         tensor = self._tensor()
+        if tensor is None:
+            tensor = self._view_again()
         return None if tensor is None or unreadable(tensor) else tensor
 
-
-def view_of(tensor):
-    """Return a key that is equal for equal views of one storage."""
-    return (tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype, tensor.is_conj(), tensor.is_neg())
+    def _view_again(self):
+        """Return the same view of the storage, if that still exists."""
+        offset, shape, strides, dtype, is_conj, is_neg = self.view
+        storage = None if is_conj or is_neg else storage_of(self._memory)
+        if storage is None:
+            return None
+        return torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, shape, strides)

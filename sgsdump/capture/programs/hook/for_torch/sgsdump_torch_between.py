@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from sgsdump_records import encode
+from sgsdump_torch_devices import Reader, wait_for_copy
 from sgsdump_torch_round import is_no_step
 from sgsdump_torch_source import line_of_program
 from sgsdump_torch_statistics import statistics
@@ -48,6 +49,8 @@ class Between:
         self._mode: Any = None
         self._after = None
         self._operators: list = []
+        self._reader = Reader()
+        self._waiting: list = []  # functions that add what was read from devices
 
     def begin(self, step):
         """Begin recording after a dumped round."""
@@ -71,6 +74,7 @@ class Between:
         """Return the index's line for the round that begins, or ""."""
         if threading.current_thread() is not threading.main_thread():
             return ""
+        self._guard(self._fetch)
         after, operators = self._after, self._operators
         self._after, self._operators = None, []
         if after is None or after + 1 != step:
@@ -80,6 +84,7 @@ class Between:
     def dispatched(self, mode, func, types, args, kwargs):
         thread = self._steps.thread
         is_seen = not (types or thread.inside or thread.round or _is_compiling() or is_no_step())
+        is_seen = is_seen and not self._steps.taking.devices.are_capturing()
         if not is_seen or self._after is None or len(self._operators) >= MOST_OPERATORS:
             return func(*args, **kwargs)
         facts = self._steps.facts.get(func) or self._steps.known(func)
@@ -93,8 +98,10 @@ class Between:
         told = self._guard(self._told, facts, args, kwargs, inputs)
         result = func(*args, **kwargs)
         if told is not None:
-            outputs = facts.written(args, kwargs) if result is None else result
-            told["out"] = self._guard(_described, tensors_in(outputs))
+            outputs = tensors_in(facts.written(args, kwargs) if result is None else result)
+            if facts.is_late(args, kwargs):
+                self._guard(wait_for_copy, inputs, outputs)
+            told["out"] = self._guard(self._described, outputs)
             self._operators.append(told)
         return result
 
@@ -103,8 +110,31 @@ class Between:
             "type": facts.kind,
             "source": line_of_program(),
             "param": facts.param(args, kwargs),
-            "in": _described(inputs),
+            "in": self._described(inputs),
         }
+
+    def _described(self, tensors):
+        return [self._facts_of(tensor) for tensor in tensors if plain(tensor)]
+
+    def _facts_of(self, tensor):
+        facts = [type_word(tensor.dtype), list(shape_of(tensor)), None, None]
+        if tensor.numel() > MOST_ELEMENTS or unreadable(tensor):
+            return facts
+        if tensor.is_cpu:
+            _add_values(facts, in_c_order(tensor))
+            return facts
+        self._steps.taking.devices.meet(tensor)
+        coming = self._reader.elements(tensor.detach().resolve_conj().resolve_neg().clone().contiguous())
+        self._waiting.append(lambda dtype=tensor.dtype: _add_values(facts, coming.data.view(dtype)))
+        if self._reader.is_full():
+            self._fetch()
+        return facts
+
+    def _fetch(self):
+        self._reader.fetch()
+        for add in self._waiting:
+            add()
+        self._waiting = []
 
     def _guard(self, function, *args):
         try:
@@ -130,18 +160,11 @@ class _Mode(TorchDispatchMode):
         return self._between.dispatched(self, func, types, args, kwargs or {})
 
 
-def _described(tensors):
-    return [_facts_of(tensor) for tensor in tensors if plain(tensor)]
-
-
-def _facts_of(tensor):
-    checksum = figures = None
-    if tensor.numel() <= MOST_ELEMENTS and not unreadable(tensor):
-        lying = in_c_order(tensor)
-        checksum = zlib.crc32(payload(lying))
-        values = statistics(lying)
-        figures = None if values is None else [_number(value) for value in values]
-    return [type_word(tensor.dtype), list(shape_of(tensor)), checksum, figures]
+def _add_values(facts, lying):
+    """Add checksum and statistics of a tensor that lies in C order on the host."""
+    values = statistics(lying)
+    facts[2] = zlib.crc32(payload(lying))
+    facts[3] = None if values is None else [_number(value) for value in values]
 
 
 def _number(value):

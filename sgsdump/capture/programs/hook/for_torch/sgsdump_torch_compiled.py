@@ -19,6 +19,7 @@ import itertools
 import re
 
 import torch
+from sgsdump_torch_devices import random_states, set_random_states
 from sgsdump_torch_round import Dispatch
 from sgsdump_torch_tensors import plain, tensors_in
 from torch.utils._python_dispatch import _get_current_dispatch_mode
@@ -68,7 +69,7 @@ class Graphs:
 
         def compiled_graph(*args):
             round = thread.round
-            if round is None or not round.compiled or round.quiet:
+            if round is None or not round.compiled or round.quiet or self.steps.taking.devices.are_capturing():
                 return run(*args)
             return self._dumped(round, graph, run, args)
 
@@ -101,16 +102,17 @@ class Graphs:
 
     def _run_eagerly(self, round, graph, before, result):
         """Run the graph operator by operator, and write how far its outputs differ from the compiled one's."""
-        args, state = before
+        args, states = before
         running = self._begin(round, graph, EAGER, args)
-        now = torch.get_rng_state()
-        torch.set_rng_state(state)
+        now = random_states(tensors_in(args))
+        set_random_states(states)
         try:
             with torch.no_grad():
                 eager = graph.module.forward(*args)
-            is_random = not torch.equal(torch.get_rng_state(), state)
+            after = random_states(tensors_in(args))
+            is_random = any(not torch.equal(after[device], state) for device, state in states.items())
         finally:
-            torch.set_rng_state(now)
+            set_random_states(now)
         self.steps.taking.after(round, running, eager, (None, None), None, ())
         worst = None if is_random else _worst(tensors_in(result), tensors_in(eager))
         self.steps.session.line(
@@ -150,12 +152,12 @@ def unseen(round):
 
 
 def _copied(round, args):
-    """Return copies of the arguments, except weights, which the graph does not write; and the random state."""
+    """Return copies of the arguments, except weights, which the graph does not write; and the random states."""
     copies = [
         arg.detach().clone() if isinstance(arg, torch.Tensor) and not isinstance(arg, torch.nn.Parameter) else arg
         for arg in args
     ]
-    return copies, torch.get_rng_state()
+    return copies, random_states(tensors_in(args))
 
 
 def _worst(sample, benchmark):

@@ -8,7 +8,6 @@ The functions of a device are those of its module, ``torch.cuda`` or ``torch.npu
 """
 
 import contextlib
-import functools
 import math
 import struct
 
@@ -32,14 +31,20 @@ class Devices:
 
     def __init__(self):
         self.met: set = set()
+        self._asks: list = []
 
     def meet(self, tensor):
         self.met.add(tensor.device)
 
     def modules(self):
-        """Return the modules of the devices' kinds, each once."""
-        kinds = {device.type for device in self.met} | {"cuda"}
-        return [module for module in map(module_of, kinds) if module is not None]
+        """Return the torch modules of all kinds of devices that may be captured, in use or not."""
+        kinds = {"cuda", "xpu", torch._C._get_privateuse1_backend_name(), *(device.type for device in self.met)}
+        return [module for module in map(module_of, sorted(kinds)) if module is not None]
+
+    def look(self):
+        """Learn which kinds of devices the program uses by now."""
+        asks = ((module, getattr(module, "is_current_stream_capturing", None)) for module in self.modules())
+        self._asks = [ask for module, ask in asks if ask is not None and _is_in_use(module)]
 
     def wait(self):
         """Wait until the devices have finished all work, including copies to the host that are still on their way."""
@@ -48,22 +53,17 @@ class Devices:
 
     def are_capturing(self):
         """Return whether the current stream of a device is being captured: nothing on it can be read, or waited for."""
-        return any(is_capturing(module) for module in self.modules())
-
-
-@functools.lru_cache(maxsize=None)
-def _module_of(kind):
-    return None if kind in ("cpu", "meta") else getattr(torch, kind, None)
+        return any([ask() for ask in self._asks])  # noqa: C419  (a list: faster for none or one)
 
 
 def module_of(kind):
     """Return the torch module of a kind of device, ``torch.cuda``; None if it has none."""
-    return _module_of(kind)
+    return None if kind in ("cpu", "meta") else getattr(torch, kind, None)
 
 
-def is_capturing(module):
-    ask, began = (getattr(module, name, None) for name in ("is_current_stream_capturing", "is_initialized"))
-    return ask is not None and (began is None or began()) and ask()
+def _is_in_use(module):
+    began = getattr(module, "is_initialized", None)
+    return began is None or began()
 
 
 def wait(device):
@@ -158,6 +158,11 @@ class Reader:
         self._large.append((flat, host, coming))
         return coming
 
+    def held_copy(self, lying):
+        """Return a copy that stays on the device, and counts as held."""
+        self.held += lying.numel() * lying.element_size()
+        return lying
+
     def fetch(self):
         """Wait once for each device; all data that were read are there then."""
         hosts = []
@@ -170,7 +175,7 @@ class Reader:
                     host = _pinned(flat.numel())
                     host.copy_(flat, non_blocking=True)
                     hosts.append((host, pieces, flat))
-                _wait_for_stream(device)
+                wait_for_stream(device)
         for host, pieces, _ in hosts:
             data, start = bytes(host.numpy()), 0
             for piece, coming in pieces:
@@ -272,7 +277,8 @@ def _current_stream(device):
     return None if function is None else function(device)
 
 
-def _wait_for_stream(device):
+def wait_for_stream(device):
+    """Wait until the current stream of a device has finished its work, such as copies to the host."""
     stream = _current_stream(device)
     if stream is None:
         wait(device)
@@ -280,9 +286,11 @@ def _wait_for_stream(device):
         stream.synchronize()
 
 
-def wait_for_copies(device):
-    """Wait until copies to the host that the current stream of a device makes have arrived."""
-    _wait_for_stream(device)
+def wait_for_copy(inputs, outputs):
+    """Wait until a non-blocking copy from a device to the host has arrived."""
+    if any(tensor.is_cpu for tensor in outputs):
+        for device in {tensor.device for tensor in inputs if not tensor.is_cpu}:
+            wait_for_stream(device)
 
 
 def _id_of(stream):

@@ -5,8 +5,8 @@ and writes the same bytes. Unusual operators are left to these modules, and all 
 """
 
 import torch
+from sgsdump_torch_memories import ValueRecord
 from sgsdump_torch_statistics import KINDS, kernel, statistics
-from sgsdump_torch_taking import ValueRecord
 from sgsdump_torch_tensors import CONSTANTS, type_word
 
 _FUNCTION_MODES = getattr(torch._C, "_len_torch_function_stack", None)

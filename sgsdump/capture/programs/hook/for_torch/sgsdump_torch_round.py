@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from sgsdump_records import Operator, called_text, param_text
 from sgsdump_torch_collective import brings
+from sgsdump_torch_memories import TensorLookup
 from sgsdump_torch_network import COMPILED, ROOT, Network, below
 from sgsdump_torch_source import line_of_program
-from sgsdump_torch_taking import TensorLookup
 from sgsdump_torch_tensors import CONSTANTS, PLAIN, plain, tensors_in
 from sgsdump_torch_unwritten import GIVING, RESIZING, SCRATCH
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -234,7 +234,7 @@ class Facts:
         if schema is None:  # torch.cond and similar
             self.kind, self.skipped = "higher_order.{}".format(getattr(func, "__name__", "operator")), False
             self.arguments, self.defaults, self.out, self.writes = [], {}, set(), []
-            self.overload = ""
+            self.overload = self.late = ""
             self.tensors: tuple[int, ...] = ()
             self.gives = self.resizes = self.brings = self.is_view = False
             self.scratch = ()
@@ -253,12 +253,20 @@ class Facts:
         }
         self.tensors = () if takes_numbers(name) else _tensors_of(schema)
         self.out = {argument.name for argument in schema.arguments if getattr(argument, "is_out", False)}
+        self.late = "non_blocking" if "non_blocking" in self.arguments else ""
         self.is_view = any(returned.alias_info is not None for returned in schema.returns)
         self.writes = [
             (index, argument.name)
             for index, argument in enumerate(schema.arguments)
             if argument.alias_info is not None and argument.alias_info.is_write
         ]
+
+    def is_late(self, args, kwargs):
+        """Return whether the operator returns before the values of its result are on the host."""
+        if not self.late:
+            return False
+        index = self.arguments.index(self.late)
+        return bool(args[index] if index < len(args) else kwargs.get(self.late))
 
     def is_made_of_others(self, inputs):
         """Return whether torch implements an operator only by other operators, on the device of its inputs.

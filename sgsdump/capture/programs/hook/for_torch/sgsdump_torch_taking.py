@@ -1,9 +1,7 @@
 """Dump of an operator's inputs and outputs through the session (``Taking``).
 
-Two tensors hold the same values if they are the same view of the same memory and no operator has written to the memory
-in between (``Memories``). Such values are computed, checked and written once. A tensor that is still the same object,
-with the same address and the same version in torch's count, is found by its identity, which is faster
-(``TensorLookup``).
+Values that are known to be the same (``sgsdump_torch_memories.py``) are computed, checked and written once. Tensors on
+devices are read together (``sgsdump_torch_away.py``).
 
 Statistics are valid within a step while the version is unchanged; those of one piece of memory apply to all its views.
 In a later step, a weight with unchanged version, address and shape is not read again, except for a sample of its memory
@@ -12,18 +10,15 @@ are written in full always get a checksum of all bytes.
 """
 
 import functools
-import itertools
-import threading
-import weakref
 import zlib
 
 import torch
 from sgsdump_records import Values, encode, figures_text, is_beyond
-from sgsdump_torch_away import Away, view_of
+from sgsdump_torch_away import Away
 from sgsdump_torch_devices import Devices, Reader
+from sgsdump_torch_memories import NOTHING, Memories, TensorLookup, is_met, span_of, stands, view_of
 from sgsdump_torch_statistics import checksum_of, sample_of, statistics
 from sgsdump_torch_tensors import (
-    fills_its_memory,
     in_c_order,
     outside_transforms,
     payload,
@@ -35,15 +30,9 @@ from sgsdump_torch_tensors import (
     version,
     why_not_plain,
 )
-from sgsdump_torch_unwritten import Unwritten
-from torch.multiprocessing.reductions import StorageWeakRef
 
 MOST_WHY = 300
-# Number of known storages beyond which freed ones are forgotten.
-LEAST = 1000
 MOST_SUMMED = 1 << 26  # largest input of a round, in bytes, for which a checksum is computed
-MOST_WRITERS = 16  # latest writers of a memory that are recorded
-NOTHING = (None, None, None)
 
 
 class Running:
@@ -144,11 +133,7 @@ class Taking:
         """Bring what is read from devices, and write the lines that wait for it."""
         round.away.fetch()
         lines, round.lines = round.lines, []
-        for line in lines:
-            try:
-                self.session.say([line if isinstance(line, str) else line()], round.step)
-            except Exception as error:
-                self.session.trouble("torch, step {}: {}: {}".format(round.step, type(error).__name__, error))
+        self.session.say([line if isinstance(line, str) else line() for line in lines], round.step)
 
     def step_begins(self, round, inputs, thread):
         self.memories.unwritten.begins()
@@ -232,8 +217,15 @@ class Taking:
 
     def _told_later(self, step, operator, side, moment, told):
         """Return the line of tensors that were read from a device."""
-        words = [one if isinstance(one, str) else one() for one in told]
+        words = [one if isinstance(one, str) else self._told_now(one) for one in told]
         return self.session.tensors(step, operator, side, moment, words)
+
+    def _told_now(self, tell):
+        try:
+            return tell()
+        except Exception as error:
+            self.session.trouble("torch: {}: {}".format(type(error).__name__, error))
+            return "null"
 
     def _away(self, round, tensor):
         """Return the reads of a round. The compiled kernel leaves such a round: it does not wait with lines."""
@@ -331,7 +323,7 @@ class Taking:
         return record
 
     def with_figures(self, record, figures, view, is_first):
-        """Return a record with these statistics: a new one if the record had others, which it has unless ``is_first``."""
+        """Return a record with these statistics: a new one if the record had others; ``is_first``: it had none."""
         if not is_first:
             if (figures_text(figures) if figures else "") == record.stats:  # compared as text: NaN never equals NaN
                 return record
@@ -354,218 +346,3 @@ class Taking:
         if record.stored is not None:
             return record, None
         return record, in_c_order(tensor) if lying is None else lying
-
-
-class TensorLookup:
-    """Records of a round's tensors.
-
-    content  dumped content of the tensors; last: lookup of the previous round, whose weights are reused.
-    met      by the id of a tensor: weak reference, version, address, shape, and record.
-    """
-
-    def __init__(self, content="", last=None):
-        self.content = content
-        self.met: dict = {}
-        self._weights: dict = {}
-        self._last: dict = {} if last is None or last.content != content else last._weights
-
-    def add(self, tensor, record):
-        counted = version(tensor)
-        if counted is not None:
-            entry = weakref.ref(tensor), counted, tensor.data_ptr(), tensor.shape, record
-            self.met[id(tensor)] = entry
-            if record.weight:
-                self._weights[id(tensor)] = entry, tensor.stride(), tensor.dtype
-
-    def of_last(self, tensor):
-        """Return a weight's record from the last round, or None.
-
-        The weight may hold other values, assigned through ``.data``.
-        """
-        entry, stride, dtype = self._last.get(id(tensor), NOTHING)
-        if entry is None or not is_met(entry, tensor) or stride != tensor.stride() or dtype is not tensor.dtype:
-            return None
-        return entry[4]
-
-
-def is_met(entry, tensor):
-    """Return whether a tensor is the recorded one, unchanged."""
-    return (
-        entry[0]() is tensor
-        and entry[4].current
-        and entry[1] == tensor._version
-        and entry[2] == tensor.data_ptr()
-        and entry[3] == tensor.shape
-    )
-
-
-def stands(at, counted):
-    """Return whether a tensor's values are the same at both versions.
-
-    A view that an operator has just made counts from 0, and only later shares its base's version.
-    """
-    return at is not None and counted in (at, 0)
-
-
-def span_of(tensor):
-    """Return the piece of memory that a tensor's elements fill, and their type; None if they do not fill one.
-
-    Equal spans hold equal elements, in any order.
-    """
-    if not fills_its_memory(tensor) or tensor.is_neg() or tensor.is_conj():
-        return None
-    return tensor.storage_offset(), tensor.numel(), tensor.dtype
-
-
-class ValueRecord(Values):
-    """Values with the state that shows whether they are still current.
-
-    checksum  checksum of the values, or None; sample: ``sample_of`` a weight when its statistics were computed.
-    figures   latest statistics; round, version: the round (its ``mark``) and torch's version at that time.
-    storage   id of their memory; current: False once they are known to be overwritten.
-    """
-
-    __slots__ = ("checksum", "current", "figures", "round", "sample", "storage", "version")
-
-    def __init__(self, like, number, storage):
-        """``like``: the tensor, or another record of it."""
-        if isinstance(like, Values):
-            super().__init__(like.dtype, like.shape, number, like.device)
-        else:
-            super().__init__(type_word(like.dtype), like.shape, number, None if like.is_cpu else like.device.index)
-        self.checksum = self.figures = self.round = self.sample = self.version = None
-        self.storage = storage
-        self.current = True
-
-
-class Memories:
-    """Knowledge of the memory of tensors.
-
-    pending  entries (``TensorLookup``) of tensors whose memory is not registered yet: tensors from the compiled kernel
-             have memory of their own until a shared use is seen.
-    """
-
-    def __init__(self):
-        self.numbers = itertools.count()
-        self.unwritten = Unwritten()
-        self.storages: dict = {}
-        self.pending: list = []
-        self._enough = LEAST
-        self.after_fork()
-
-    def after_fork(self):
-        self._lock = threading.RLock()
-
-    def values(self, tensor):
-        """Return the record of a tensor's current values."""
-        storage = tensor.untyped_storage()
-        number = storage._cdata
-        view = view_of(tensor)
-        memory = self.storages.get(number)
-        if memory is None and self.pending:
-            self.flush()
-            memory = self.storages.get(number)
-        record = None if memory is None else memory.records.get(view)
-        if record is not None and record.unwritten and not self.unwritten.holds(tensor):
-            self.written(tensor)  # written outside torch
-            record = None
-        if record is None:
-            with self._lock:
-                memory = self.storages.get(number)
-                if memory is None:
-                    memory = self.storages[number] = Memory(storage)
-                record = memory.records.setdefault(view, ValueRecord(tensor, next(self.numbers), number))
-                record.parts = tuple(memory.writers)
-                record.unwritten = self.unwritten.holds(tensor)
-        return record
-
-    def of_storage(self, number):
-        """Return the knowledge of a record's memory."""
-        return self.storages[number]
-
-    def renew(self, view, record):
-        """Replace a record: other values are in its memory, and no operator reported a write."""
-        with self._lock:
-            new = ValueRecord(record, next(self.numbers), record.storage)
-            new.belong(record.weight)
-            memory = self.storages.get(record.storage)
-            if memory is not None and memory.records.get(view) is record:
-                memory.records[view] = new
-            else:
-                new.current = False  # the memory was freed or overwritten meanwhile
-            record.current = False
-        return new
-
-    def flush(self):
-        """Register the memory of all pending tensors that still exist."""
-        with self._lock:  # other threads may flush too; the kernel may append at any time
-            pending = self.pending[:]
-            del self.pending[: len(pending)]
-        for reference, _, address, shape, record in pending:
-            tensor = reference()
-            if tensor is None or record.storage is not None:
-                continue
-            if tensor.data_ptr() == address and tensor.shape == shape:
-                self.register(tensor, record)
-            else:
-                record.current = False  # the program has assigned other memory to the tensor
-
-    def register(self, tensor, record):
-        """Register that the record's values are in this tensor's memory."""
-        storage = tensor.untyped_storage()
-        record.storage = number = storage._cdata
-        with self._lock:
-            memory = self.storages.get(number)
-            if memory is None:
-                memory = self.storages[number] = Memory(storage)
-            memory.records.setdefault(view_of(tensor), record)
-            span = span_of(tensor)
-            if span is not None:
-                memory.figures.setdefault(span, (record.round, record.version, record.figures))
-
-    def written(self, tensor):
-        """Record that an operator wrote to a tensor's memory."""
-        self.rewritten(tensor.untyped_storage()._cdata)
-
-    def rewritten(self, number):
-        """Record that the memory with this id holds other values."""
-        self.flush()
-        memory = self.storages.get(number)
-        if memory is not None:
-            for record in memory.records.values():
-                record.current = False
-            if not memory.writers:
-                memory.writers = [record.number for record in memory.records.values()][:MOST_WRITERS]
-            memory.records = {}
-            memory.figures = {}
-
-    def wrote(self, tensor):
-        """Record which values an operator wrote: later reads of this memory depend on them."""
-        record = self.values(tensor)
-        memory = self.storages[record.storage]
-        memory.writers = [*memory.writers, record.number][-MOST_WRITERS:]
-
-    def tidy(self):
-        """Forget freed memory, from time to time."""
-        if len(self.storages) < self._enough:
-            return
-        with self._lock:
-            for number in [number for number, memory in self.storages.items() if memory.reference.expired()]:
-                del self.storages[number]
-            self._enough = 2 * len(self.storages) + LEAST
-
-
-class Memory:
-    """A storage, held by a weak reference, which keeps its id from being reused.
-
-    figures  statistics of pieces of it: round and version in which they were computed.
-    writers  numbers of the values that were written to it last.
-    """
-
-    __slots__ = ("figures", "records", "reference", "writers")
-
-    def __init__(self, storage):
-        self.reference = StorageWeakRef(storage)
-        self.records: dict = {}
-        self.figures: dict = {}
-        self.writers: list = []

@@ -131,15 +131,6 @@ def version(tensor):
     return None if tensor.is_inference() else tensor._version
 
 
-def synchronise(tensor):
-    """Wait until an asynchronous device has finished all work that may change a tensor."""
-    kind = tensor.device.type
-    if kind != "cpu":
-        wait = getattr(getattr(torch, kind, None), "synchronize", None)
-        if wait is not None:
-            wait()
-
-
 def in_c_order(tensor):
     """Return the elements in C order on the host, without a copy if they already are."""
     return tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()

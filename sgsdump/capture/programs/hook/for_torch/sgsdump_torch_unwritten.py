@@ -3,8 +3,10 @@
 Memory counts as unwritten from the operator that allocated it (``allocated``) until operators have written to it
 (``ran``), element by element. Operators that move elements (copy, concatenation, index) or compute each by itself pass
 this state on. Which elements an operator of an unknown library writes is detected by a mark that unwritten memory
-carries while the operator runs (``marked``). Writes outside torch, such as numpy's, are detected by a few sampled
-bytes; all of that memory then counts as written.
+carries while the operator runs (``marked``). Writes outside torch, such as numpy's or those of a Triton kernel, are
+detected by a few sampled bytes; all of that memory then counts as written.
+
+Masks are kept on the CPU. The sampled bytes of a device stay on the device until they are compared.
 
 The module needs only torch: the hook and the backend of ``torch.compile`` (``sgsdump/capture/torchair``) use it.
 """
@@ -128,7 +130,7 @@ class Unwritten:
         blank = self.storages.get(storage._cdata)
         if blank is None:
             return None
-        if looking and blank.sample != _sample(storage):
+        if looking and not _are_same(blank.sample, _sample(storage)):
             del self.storages[storage._cdata]
             return None
         return blank
@@ -154,7 +156,7 @@ class Unwritten:
         if blank is None:
             blank = self.storages[storage._cdata] = Blank(storage, tensor.element_size(), tensor)
             blank.fill(False)
-        blank.places(tensor).copy_(unwritten.to(tensor.device).unsqueeze(-1))
+        blank.places(tensor).copy_(unwritten.unsqueeze(-1))
         blank.sample = _sample(storage)
 
     def _moved(self, kind, func, args, kwargs, written):
@@ -185,26 +187,27 @@ class Unwritten:
             return None
         if kind in _COPYING or base in _WHOLE:
             return masks
+        args = _on_host(args)
         if kind == "aten.where":
             return [torch.where(args[0], *masks)]
         if kind == "aten.constant_pad_nd":
             return [func(masks[0], args[1], 0)]
         if base in _MOVING:
             first = [masks] if isinstance(args[0], (list, tuple)) else masks
-            kwargs = {name: value for name, value in kwargs.items() if name != "out"}
+            kwargs = {name: _on_host(value) for name, value in kwargs.items() if name != "out"}
             moved = func.overloadpacket(*first, *args[_MOVING[base] :], **kwargs)
             return moved if isinstance(moved, (list, tuple)) else [moved]
         if base + "_" in _WRITING:
             _WRITING[base + "_"](masks[0], args)
             return masks
         shape = torch.broadcast_shapes(*(mask.shape for mask in masks))
-        return [torch.stack([mask.to(masks[0].device).expand(shape) for mask in masks]).any(0)]
+        return [torch.stack([mask.expand(shape) for mask in masks]).any(0)]
 
     def _elements(self, tensor, looking=True):
         """Return which elements are unwritten."""
         blank = self._blank(tensor, looking)
         if blank is None:
-            return torch.zeros((), dtype=torch.bool, device=tensor.device).expand(tensor.shape)
+            return torch.zeros((), dtype=torch.bool, device="cpu").expand(tensor.shape)
         return blank.places(tensor).any(-1)
 
 
@@ -223,7 +226,6 @@ class Blank:
         self.sample = _sample(storage)
         self._tensor = None if tensor is None else weakref.ref(tensor)
         self._pieces = storage.nbytes() // self.unit
-        self._device = storage.device
         self.note_version()
 
     def note_version(self):
@@ -258,11 +260,12 @@ class Blank:
         if writer is None:
             places.fill_(False)
             return
+        args = _on_host(args)
         for piece in range(places.shape[-1]):
             writer(places[..., piece], args)
 
     def fill(self, unwritten):
-        self.mask = torch.full((self._pieces,), unwritten, dtype=torch.bool, device=self._device)
+        self.mask = torch.full((self._pieces,), unwritten, dtype=torch.bool, device="cpu")
 
     def resized(self, before, earlier):
         """Keep the state of the first bytes, which existed before."""
@@ -284,6 +287,7 @@ class Blank:
             unwritten = self.mask[: len(words) * words.element_size() // self.unit].view(len(words), -1).all(1)
         else:
             unwritten = self.mask.repeat_interleave(self.unit // words.element_size())
+        unwritten = unwritten.to(storage.device)
         words.masked_fill_(unwritten, _MARK[words.element_size()])
         self.sample = _sample(storage)
         return words, before, unwritten
@@ -292,6 +296,7 @@ class Blank:
         """Restore the previous content where the mark remains; everything else is written."""
         unwritten = unwritten & (words == _MARK[words.element_size()])
         words.copy_(torch.where(unwritten, before, words))
+        unwritten = unwritten.cpu()
         if self.unit < words.element_size():
             unwritten = unwritten.repeat_interleave(words.element_size() // self.unit)
             self.mask.fill_(False)[: len(unwritten)] = unwritten
@@ -305,14 +310,31 @@ class Blank:
 
 
 def _sample(storage):
-    """Return bytes from all over a memory; none for other devices, where reading is slow."""
-    if storage.device.type != "cpu":
-        return b""
+    """Return bytes from all over a memory; of a device a tensor of them, without a wait."""
     size, address = storage.nbytes(), storage.data_ptr()
     step = max(1, size // SAMPLES) | 1
+    if storage.device.type == "meta":
+        return b""
+    if storage.device.type != "cpu":
+        memory = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+        return memory[::step].clone() if size > SAMPLES else memory.clone()
     if size <= SAMPLES:
         return ctypes.string_at(address, size)
     return bytes((ctypes.c_ubyte * size).from_address(address)[::step])
+
+
+def _are_same(a, b):
+    """Return whether two samples are equal; those of a device need a wait."""
+    return torch.equal(a, b) if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) else a is b or a == b
+
+
+def _on_host(value):
+    """Return arguments with their indices and conditions on the CPU, where the masks are."""
+    if isinstance(value, torch.Tensor):
+        return value if value.is_cpu or value.is_floating_point() else value.cpu()
+    if type(value) in (list, tuple):
+        return type(value)(map(_on_host, value))
+    return value
 
 
 def _tensors_in(value):
