@@ -46,6 +46,14 @@ def is_available():
     return True
 
 
+def _is_in_bad_fork():
+    return False
+
+
+def manual_seed_all(seed):
+    """Nothing: random numbers are those of the CPU."""
+
+
 def is_initialized():
     return True
 

@@ -218,6 +218,46 @@ def test_a_replay_inside_a_round_is_an_operator(run):
         assert np.asarray(dump["2_add/output.0"]).sum() == pytest.approx(sums[step], rel=1e-5)
 
 
+FIGURES = """
+import fake, math
+from sgsdump_torch_devices import Reader, statistics_of
+from sgsdump_torch_statistics import checksum_of, statistics
+
+torch.manual_seed(0)
+wide = torch.randn(37, 53) * 100
+odd = {
+    "nan": torch.tensor([1.0, math.nan]), "inf": torch.tensor([math.inf, -1.0]),
+    "huge": torch.full((4,), 1e200, dtype=torch.float64),
+    "turned": wide.t(), "gaps": wide[:, ::3], "negative": torch._neg_view(wide),
+    "bool": wide > 0, "complex": wide.to(torch.complex64), "empty": wide[:0], "one": wide[0, 0],
+    "large": torch.randn(70000),
+}
+names = "float32 float64 float16 bfloat16 float8_e4m3fn int8 uint8 int16 int32 int64 uint16 uint32".split()
+odd |= {name: wide.clamp(0, 100).to(getattr(torch, name)) for name in names if hasattr(torch, name)}
+for name, here in odd.items():
+    reader, there = Reader(), here.to("fake")
+    figures, checksum = reader.figures(there), reader.checksum(there)
+    reader.fetch()
+    found = None if figures is None else statistics_of(figures.data, there.numel(), there.is_floating_point())
+    expected = statistics(here)
+    if expected is None or found is None:
+        assert found is expected, name
+    else:
+        for a, b in zip(found, expected):
+            alike = a == b or (a != a and b != b) or math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-9)
+            assert type(a) is type(b) and alike, (name, found, expected)
+    print(name, "ok")
+"""
+
+
+def test_statistics_of_a_device_are_those_of_the_cpu(run):
+    result = run(
+        "class Net(nn.Module):\n    def forward(self, x):\n        return x\n\nNet()(torch.ones(1))\n" + FIGURES
+    )
+    lines = result.text.splitlines()
+    assert len(lines) > 20 and all(line.endswith(" ok") for line in lines), result.errors
+
+
 COUNTED = """
 import fake
 torch.manual_seed(0)

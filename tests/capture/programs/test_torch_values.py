@@ -1,6 +1,5 @@
 """What the torch hook takes is what an independent hook, and another way to run the same net, see."""
 
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -371,23 +370,3 @@ def test_only_what_is_asked_for_is_dumped(run):
         ][:3]
     )
     assert ran(names=("fc.addmm",), when="before") == [("3_1", "in", "before")]
-
-
-def test_an_asynchronous_device_is_waited_for(monkeypatch):
-    import sys
-
-    from sgsdump.capture.programs.program import HOOK
-
-    monkeypatch.syspath_prepend(str(HOOK))
-    monkeypatch.syspath_prepend(str(HOOK / "for_torch"))
-    import sgsdump_torch_tensors
-
-    waited = []
-    monkeypatch.setattr(torch, "soon", type("soon", (), {"synchronize": lambda: waited.append(1)}), raising=False)
-    tensor = type("Later", (), {"device": type("device", (), {"type": "soon"})})
-    sgsdump_torch_tensors.synchronise(tensor)
-    sgsdump_torch_tensors.synchronise(torch.ones(1))
-    assert waited == [1]
-    for name in [name for name in sys.modules if name.startswith("sgsdump_")]:
-        monkeypatch.delitem(sys.modules, name)
-    assert Path(HOOK, "for_torch", "sgsdump_torch_tensors.py").is_file()

@@ -38,7 +38,7 @@ class Devices:
 
     def modules(self):
         """Return the torch modules of all kinds of devices that may be captured, in use or not."""
-        kinds = {"cuda", "xpu", torch._C._get_privateuse1_backend_name(), *(device.type for device in self.met)}
+        kinds = {"cuda", "xpu", torch._C._get_privateuse1_backend_name(), *(device.type for device in tuple(self.met))}
         return [module for module in map(module_of, sorted(kinds)) if module is not None]
 
     def look(self):
@@ -48,8 +48,9 @@ class Devices:
 
     def wait(self):
         """Wait until the devices have finished all work, including copies to the host that are still on their way."""
-        for device in self.met:
-            wait(device)
+        for device in tuple(self.met):
+            with contextlib.suppress(RuntimeError):  # a device that has failed; reads of it say so
+                wait(device)
 
     def are_capturing(self):
         """Return whether the current stream of a device is being captured: nothing on it can be read, or waited for."""
@@ -138,9 +139,9 @@ class Reader:
         flat = lying.reshape(-1)
         if not size:
             return Coming(torch.empty(0, dtype=torch.uint8))
+        self.held += size
         if size > MOST_HELD:
             return Coming(flat.cpu().view(torch.uint8))
-        self.held += size
         self.reads += 1
         flat = flat.view(torch.uint8)
         device, coming = lying.device, Coming()
@@ -216,6 +217,16 @@ class Reader:
         for stream in (*self._streams.get(device, {}).values(), *([] if side is None else [side])):
             if current is not None and _id_of(stream) != _id_of(current):
                 current.wait_stream(stream)
+
+
+def statistics_now(tensor):
+    """Return maximum, minimum, mean and L2 norm of a tensor, computed on its device; None if there are none."""
+    reader = Reader()
+    coming = reader.figures(tensor)
+    if coming is None:
+        return None
+    reader.fetch()
+    return statistics_of(coming.data, tensor.numel(), tensor.is_floating_point())
 
 
 def statistics_of(data, count, is_float):
