@@ -96,17 +96,18 @@ class Dumped:
         self._write = Writer(plan, step, earlier).write
         self._nodes = nodes
         self._left_out = left_out
-        self._copied = earlier.statistics.copy_of
+        is_statistics = plan.control.content == "stats"
+        self._kept_before = earlier.statistics.before if is_statistics else _copy_of
         self._on_overflow = plan.control.scene == "overflow"
         mode = "all" if self._on_overflow else plan.control.mode
         self._inputs, self._outputs = mode != "output", mode != "input"
 
     def before(self, operator: Operator, inputs: Sequence[Any]) -> Sequence[Any]:
-        """Return the operator's inputs, copied if the operator may write to them."""
+        """Return the operator's inputs; of those that the operator may write to, what is dumped of them."""
         if not self._inputs or operator.node not in self._nodes:
             return ()
         kept = self._kept(operator, "input", inputs)
-        return [self._copied(tensor) if operator.writes and _has_values(tensor) else tensor for tensor in kept]
+        return [self._kept_before(tensor) if operator.writes and _has_values(tensor) else tensor for tensor in kept]
 
     def after(self, operator: Operator, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         if operator.node not in self._nodes:
@@ -180,7 +181,7 @@ class Writer:
         for side, slot, tensor in sides:
             if isinstance(tensor, NotWritten):
                 line = _line(operator, side, slot, tensor)
-                step.tensor({"name": name, **line, "file": None, "stats": None, "unwritten": True})
+                step.tensors([{"name": name, **line, "file": None, "stats": None, "unwritten": True}])
         inputs, outputs = ([tensor if _has_values(tensor) else None for tensor in side] for side in (inputs, outputs))
         if _nothing_in(inputs, outputs):
             return
@@ -208,9 +209,11 @@ class Writer:
             logger.warning("%s", text)
             step.note(text)
             return
+        lines = []
         for index, (side, slot, tensor) in enumerate(entry for entry in sides if _has_values(entry[2])):
             summary = _for_index(rows[index].statistics) if rows else None
-            step.tensor({"name": name, **_line(operator, side, slot, tensor), "file": path.name, "stats": summary})
+            lines.append({"name": name, **_line(operator, side, slot, tensor), "file": path.name, "stats": summary})
+        step.tensors(lines)
 
     def _rows(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[Row]:
         rows = []
@@ -221,6 +224,10 @@ class Writer:
                     size = tensor.numel() * tensor.element_size()
                     rows.append(Row(io, slot, size, described.dtype, described.shape, self._summary(tensor)))
         return rows
+
+
+def _copy_of(tensor: Any) -> Any:
+    return tensor.detach().clone()
 
 
 def _nothing_in(inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:

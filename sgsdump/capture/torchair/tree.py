@@ -12,7 +12,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from sgsdump.capture.programs.control import DISK_FULL
 from sgsdump.capture.torchair.operators import logger
 from sgsdump.dumps.formats.ascend.ascend_dir import INDEX
 
+SECONDS = 0.05  # shortest time between two looks at the free space
 _IN_FOLDERS = re.compile(r"[./\\\s]")
 
 
@@ -36,6 +37,7 @@ class Tree:
         self._lock = threading.Lock()
         self._of_time: tuple[int, Path] | None = None
         self._last = 0
+        self._looked = -SECONDS  # when the free space was read
 
     def step(self, device: int, graph: str, number: int, index: int) -> Step:
         """Create the folder of a step. Raises OSError."""
@@ -51,8 +53,10 @@ class Tree:
 
     def room(self, least: int) -> bool:
         """Return whether ``least`` bytes are free on the disk; if not, report it once and stop writing."""
-        if self.stopped:
-            return False
+        now = time.monotonic()
+        if self.stopped or now - self._looked < SECONDS:
+            return not self.stopped
+        self._looked = now
         free = shutil.disk_usage(self.path).free
         if free < least:
             self.stop(f"{DISK_FULL} {free >> 20}")
@@ -72,7 +76,7 @@ class Tree:
 
 
 class Step:
-    """Folder and index of one step of one graph; each index line is written at once.
+    """Folder and index of one step of one graph; the lines of an operator are written at once.
 
     Raises OSError if the index cannot be created.
     """
@@ -84,16 +88,20 @@ class Step:
         self._index = open(folder / INDEX, "ab", buffering=0)  # noqa: SIM115 - open over the step
         self._index.write(_line({"event": "begin", **self._facts}))
 
-    def tensor(self, facts: Mapping[str, Any]) -> None:
+    def tensors(self, tensors: Sequence[Mapping[str, Any]]) -> None:
+        """Write a line for each tensor of an operator."""
         self.tree.used = True
-        self.line({**self._facts, **facts})
+        self._write(b"".join(_line({**self._facts, **facts}) for facts in tensors))
 
     def note(self, text: str) -> None:
         self.line({"event": "note", "text": text})
 
     def line(self, facts: Mapping[str, Any]) -> None:
+        self._write(_line(facts))
+
+    def _write(self, lines: bytes) -> None:
         try:
-            self._index.write(_line(facts))
+            self._index.write(lines)
         except OSError as error:
             self.tree.stop(f"cannot write {self._index.name}: {error.strerror or error}")
 

@@ -28,6 +28,8 @@ _ALLOCATING = ("empty", "resize", "rnn")
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
     """Return the tensors in an operator's arguments or result, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
     return [leaf for leaf in _pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
@@ -73,7 +75,9 @@ class KnownStatistics:
     def __init__(self) -> None:
         self._known: Any = WeakIdKeyDictionary()
 
-    def of(self, tensor: torch.Tensor) -> Statistics | None:
+    def of(self, tensor: torch.Tensor | Before) -> Statistics | None:
+        if isinstance(tensor, Before):
+            return tensor.summary
         now = state(tensor)
         before, summary = self._known.get(tensor, (None, None))
         if now is None or before != now:
@@ -81,13 +85,26 @@ class KnownStatistics:
             self._known[tensor] = now, summary
         return summary  # type: ignore[no-any-return]
 
-    def copy_of(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a copy that inherits known statistics."""
-        copy = tensor.detach().clone()
-        before, summary = self._known.get(tensor, (None, None))
-        if before is not None and before == state(tensor):
-            self._known[copy] = state(copy), summary
-        return copy
+    def before(self, tensor: torch.Tensor) -> Before:
+        """Return the facts and statistics of a tensor that an operator is about to write to."""
+        return Before(tensor, self.of(tensor))
+
+
+class Before:
+    """Facts and statistics of a tensor before an operator wrote to it; a copy of its values is not needed."""
+
+    def __init__(self, tensor: torch.Tensor, summary: Statistics | None):
+        self.dtype, self.shape, self.summary = tensor.dtype, tensor.shape, summary
+        self._count, self._size, self._address = tensor.numel(), tensor.element_size(), _address(tensor)
+
+    def numel(self) -> int:
+        return self._count
+
+    def element_size(self) -> int:
+        return self._size
+
+    def data_ptr(self) -> int:
+        return self._address
 
 
 def state(tensor: torch.Tensor) -> tuple[int, int] | None:

@@ -1,6 +1,5 @@
 """What the torch hook takes is what an independent hook, and another way to run the same net, see."""
 
-
 import numpy as np
 import pytest
 from torch_runs import NETS, runner, values_of

@@ -5,6 +5,7 @@ outside torch wrote. The line is therefore a function, called in order after the
 """
 
 import weakref
+from typing import Any
 
 import torch
 from sgsdump_records import Values
@@ -165,15 +166,21 @@ class Read:
                the same.
     """
 
-    __slots__ = ("_count", "_has_figures", "_is_float", "_tensor", "checksum", "copy", "elements", "figures")
-    __slots__ += ("_memory", "is_again", "is_first", "is_told", "sample", "view")
+    __slots__ = (
+        *("_count", "_is_float", "_memory", "_tensor", "checksum", "copy", "elements", "figures"),
+        *("is_again", "is_first", "is_told", "sample", "view"),
+    )
 
     def __init__(self, record, tensor, memory):
         self._tensor, self._memory = weakref.ref(tensor), memory
         self._count, self._is_float = tensor.numel(), tensor.is_floating_point()
         self.view = view_of(tensor)
         self.is_first = record.round is None
-        self.sample = self.checksum = self.figures = self.elements = self.copy = None
+        self.sample: Any = None
+        self.checksum: Any = None
+        self.figures: Any = None
+        self.elements: Any = None
+        self.copy: Any = None
         self.is_again = self.is_told = False
 
     def statistics_now(self):
