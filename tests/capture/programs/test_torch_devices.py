@@ -343,6 +343,68 @@ def test_two_streams_of_another_device(run):
     assert list(out.values())[-4:] == [(2 * x).tolist(), (2 * x + 1).tolist(), (3 * x).tolist(), (5 * x + 1).tolist()]
 
 
+TWO = """
+import fake
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Linear(8, 8).to("fake:0"), nn.Linear(8, 4).to("fake:1")
+
+    def forward(self, x):
+        y = self.second(self.first(x).to("fake:1"))
+        return y.to("cpu") + x.new_ones(4, device="cpu")
+
+with torch.no_grad():
+    net = Net()
+    for step in range(2):
+        before = sum(fake.waits().values())
+        y = net(torch.full((2, 8), step + 1.0, device="fake:0"))
+        print(y.sum().item(), sum(fake.waits().values()) - before)
+"""
+
+
+@pytest.mark.parametrize("content", ["tensor", "stats"])
+def test_a_model_on_two_devices(run, content):
+    result = run(TWO, layout="rounds", content=content)
+    plain = [float(line.split()[0]) for line in result.text.splitlines()]
+    assert [int(line.split()[1]) for line in result.text.splitlines()][1] <= 2 * MOST_WAITS
+    for step in (0, 1):
+        tensors = {r.name: r.tensor for r in open_dump(result.root, step=step).records if r.io == "out"}
+        last = tensors[list(tensors)[-1]]
+        total = last.statistics.mean * 8 if content == "stats" else np.asarray(last, np.float64).sum()
+        assert total == pytest.approx(plain[step], rel=1e-5)
+    assert {line["device"] for line in result.lines() if "device" in line} == {0, 1}
+
+
+OWN_LIBRARY = """
+import fake
+@torch.library.custom_op("mine::half", mutates_args=("x",), device_types="fake")
+def half(x: torch.Tensor) -> None:
+    fake.fill(x[: len(x) // 2], 5.0)
+
+class Net(nn.Module):
+    def forward(self, x):
+        made = torch.empty(1000, device=x.device)
+        torch.ops.mine.half(made)
+        return made[:500] + x, made[500:] + x
+
+with torch.no_grad():
+    print(Net()(torch.ones(500, device="fake"))[0].sum().item())
+"""
+
+
+def test_an_operator_of_another_library_writes_a_part(run):
+    result = run(OWN_LIBRARY, layout="rounds")
+    assert result.text == "3000.0\n"
+    dump = open_dump(result.root, step=0)
+    states = {record.name: record.unwritten for record in dump.records if "add" in record.name}
+    (written,) = [name for name in states if name.endswith("add/output.0")]
+    assert not states[written] and np.all(np.asarray(dump[written]) == 6)
+    (unwritten,) = [name for name in states if name.endswith("add_1/output.0")]
+    assert states[unwritten]
+
+
 LATE = """
 import fake
 class Net(nn.Module):
