@@ -1,11 +1,12 @@
 """Turn a pair of records into its row: load both sides, match their layouts, measure in one pass.
 
-If a side has only statistics, the pair is compared by min, max, mean and l2norm instead of values. The error of a
-statistic is relative. The base of l2norm is the benchmark's l2norm. The base of min, max and mean is the largest
-magnitude among the benchmark's min and max, because a mean near 0 is no sensible base; if only the mean is known, its
-own magnitude is the base. Statistics count as equal (error 0) if both are NaN, or if they differ only in the sixth
-decimal of a writer's text. NaN against a number, and a number against 0, give an infinite error. Equal statistics do
-not prove equal values, so the verdict of such a row is ``warn`` at best.
+If a side has only statistics, the pair is compared by the statistics that both sides have (``COMPARED``) instead of
+values. The error of a statistic is relative. The base of a norm is the benchmark's norm. The base of min, max, mean and
+std is the largest magnitude among the benchmark's min and max, because a mean near 0 is no sensible base; if these are
+unknown, the statistic's own magnitude is the base. Statistics count as equal (error 0) if both are NaN, or if they
+differ only in the last digit of a writer's text (``Statistics.digits``, else the sixth decimal). NaN against a number,
+and a number against 0, give an infinite error. Equal statistics do not prove equal values, so the verdict of such a row
+is ``warn`` at best.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ from sgsdump.errors import FileChanged, FormatError, SgsdumpError, ValuesError
 from sgsdump.files.mapped import in_memory
 from sgsdump.tensors.device import PLAIN, conversion, is_device
 from sgsdump.tensors.dtypes import is_complex
-from sgsdump.tensors.statistics import Statistics, saturated, summarise
+from sgsdump.tensors.statistics import Statistics, l1norm_and_std, saturated, summarise
 from sgsdump.tensors.tensor import Tensor, Values, values_of
 from sgsdump.tensors.types import NHWC
 
@@ -71,7 +72,8 @@ RGBA_STREAM = (
     "eliminateGarbage"
 )
 _SORTED = 0.1  # share of Σ|a-b| that may remain after sorting if only the order differs
-COMPARED = ("min", "max", "mean", "l2norm")
+COMPARED = ("min", "max", "mean", "l2norm", "l1norm", "std")
+_NORMS = ("l2norm", "l1norm")
 
 
 def statistics_row(pair: Pair, vendor: VendorStatistics | None = None) -> Row:
@@ -83,7 +85,8 @@ def statistics_row(pair: Pair, vendor: VendorStatistics | None = None) -> Row:
     shapes = [record.tensor.info.shape for record in pair.records]
     if None not in shapes and math.prod(shapes[0] or ()) != math.prod(shapes[1] or ()):
         raise ValuesError(f"shapes differ: sample {list(shapes[0] or ())}, benchmark {list(shapes[1] or ())}")
-    sample_statistics, benchmark_statistics = _figures(pair.sample), _figures(pair.benchmark)
+    sample_statistics = _figures(pair.sample, pair.benchmark.tensor.statistics)
+    benchmark_statistics = _figures(pair.benchmark, pair.sample.tensor.statistics)
     errors = relative_errors(sample_statistics, benchmark_statistics)
     is_empty = all(shape is not None and 0 in shape for shape in shapes)
     checksums = EQUAL if is_empty else _checksums(sample_statistics, benchmark_statistics)
@@ -118,16 +121,17 @@ def _checksums(sample: Statistics, benchmark: Statistics) -> str:
 def relative_errors(sample: Statistics, benchmark: Statistics) -> Mapping[str, float]:
     """Return the relative errors, by name, of the statistics that both sides have."""
     largest = [abs(figure) for figure in (benchmark.min, benchmark.max) if figure is not None]
+    digits = min((side.digits for side in (sample, benchmark) if side.digits), default=0)
     errors = {}
     for name in COMPARED:
         a, b = getattr(sample, name), getattr(benchmark, name)
         if a is not None and b is not None:
-            errors[name] = _error(a, b, abs(b) if name == "l2norm" else max([*largest, abs(b)]))
+            errors[name] = _error(a, b, abs(b) if name in _NORMS else max([*largest, abs(b)]), digits)
     return errors
 
 
-def _error(a: float, b: float, base: float) -> float:
-    if a == b or (math.isnan(a) and math.isnan(b)) or _one_rounding(a, b):
+def _error(a: float, b: float, base: float, digits: int) -> float:
+    if a == b or (math.isnan(a) and math.isnan(b)) or (_one_digit(a, b, digits) if digits else _one_rounding(a, b)):
         return 0.0
     error = abs(a - b) / base if base else math.inf
     return error if math.isfinite(error) else math.inf
@@ -138,13 +142,26 @@ def _one_rounding(a: float, b: float) -> bool:
     return abs(a - b) <= 1.001 * 10**-_DECIMALS and (round(a, _DECIMALS) == a or round(b, _DECIMALS) == b)
 
 
-def _figures(record: Record) -> Statistics:
-    """Return the dumped statistics, or compute them from the values."""
+def _one_digit(a: float, b: float, digits: int) -> bool:
+    """Return whether two numbers differ by at most one unit in the last of their significant digits."""
+    largest = max(abs(a), abs(b))
+    if not math.isfinite(largest) or not largest:
+        return False
+    return abs(a - b) <= 1.001 * 10.0 ** (math.floor(math.log10(largest)) - digits + 1)
+
+
+def _figures(record: Record, other: Statistics | None) -> Statistics:
+    """Return the dumped statistics, or compute them from the values, with all statistics that the other side has."""
     if record.tensor.statistics is not None:
         return record.tensor.statistics
     read = values_of(record.tensor.logical())
     array = in_memory(read.array)
-    return summarise(array if read.to_real is None else read.to_real(array))
+    array = array if read.to_real is None else read.to_real(array)
+    figures = summarise(array)
+    if other is None or (other.l1norm is None and other.std is None):
+        return figures
+    l1norm, std = l1norm_and_std(array, figures.mean)
+    return replace(figures, l1norm=l1norm, std=std)
 
 
 def _odd(figures: Statistics) -> tuple[int, int, int]:

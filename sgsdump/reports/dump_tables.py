@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 CSV_COLUMNS = [
     *"number name io constant shape dtype layout origin quantised scale zero_point op_index op".split(),
     *"of reason damaged saturated".split(),
-    *(field.name for field in fields(Statistics)),
+    *(field.name for field in fields(Statistics) if field.name != "digits"),
 ]
 LONGEST = 100  # characters of a cell in the table of operators
-_COLUMNS = "# layer io name shape dtype layout scale zero op min max mean l2norm NaN +Inf -Inf".split()
+_COLUMNS = "# layer io name shape dtype layout scale zero op min max mean l2norm l1norm std NaN +Inf -Inf".split()
 _LEFT = frozenset("io name shape dtype layout scale op".split())
 _MARKS = {"stored": "s", "padded": "p", "dump": "d"}
 _LEGEND = {
@@ -72,7 +72,7 @@ def inventory_csv(items: Sequence[Item]) -> str:
     rows = []
     for item in items:
         row = _flat(item)
-        row |= asdict(row.pop("statistics"))
+        row |= _figures(row.pop("statistics"))
         row["shape"] = "" if row["shape"] is None else "x".join(map(str, row["shape"]))
         rows.append(row | {name: "yes" if row[name] else "no" for name in ("constant", "damaged", "saturated")})
     return csv_text(CSV_COLUMNS, rows)
@@ -83,7 +83,7 @@ def inventory_json(items: Sequence[Item], notes: Sequence[str] = ()) -> str:
     tensors = []
     for item in items:
         row = {"figures" if name == "statistics" else name: value for name, value in _flat(item).items()}
-        tensors.append(row | {"figures": asdict(item.content.statistics)})
+        tensors.append(row | {"figures": _figures(item.content.statistics)})
     return json_text({"format": "sgsdump dump", "version": 1, "tensors": tensors, "notes": list(notes)})
 
 
@@ -193,9 +193,14 @@ def _flat(item: Item) -> dict[str, Any]:
     return row
 
 
+def _figures(statistics: Statistics) -> dict[str, Any]:
+    """Return the statistics by name, without the precision of their text."""
+    return {name: value for name, value in asdict(statistics).items() if name != "digits"}
+
+
 def _cells(item: Item, digits: int) -> list[str]:
     storage, statistics = item.storage, item.content.statistics
-    numbers = (statistics.min, statistics.max, statistics.mean, statistics.l2norm)
+    numbers = [getattr(statistics, name) for name in ("min", "max", "mean", "l2norm", "l1norm", "std")]
     counts = (statistics.nan, statistics.positive_inf, statistics.negative_inf)
     return [
         f"{item.number}{_MARKS.get(item.content.of, '')}",

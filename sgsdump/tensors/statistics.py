@@ -36,6 +36,12 @@ class Statistics:
         Number of NaN, -Inf and +Inf elements.
     checksum : str or None
         Checksum of the dumped values, with its kind as prefix: ``md5:1a2b3c4d``.
+    l1norm : float or None
+        Sum of magnitudes. Dumped by some tools only; ``summarise`` leaves it unknown (see ``l1norm_and_std``).
+    std : float or None
+        Standard deviation with the divisor n - 1, as torch computes it. Dumped by some tools only.
+    digits : int or None
+        Significant digits in which the dumping tool printed the numbers; None for full precision.
 
     Notes
     -----
@@ -51,6 +57,9 @@ class Statistics:
     negative_inf: int | None = None
     positive_inf: int | None = None
     checksum: str | None = field(default=None, kw_only=True)
+    l1norm: float | None = field(default=None, kw_only=True)
+    std: float | None = field(default=None, kw_only=True)
+    digits: int | None = field(default=None, kw_only=True)
 
     @property
     def inf(self) -> int:
@@ -98,6 +107,25 @@ def summarise(values: np.ndarray) -> Statistics:
     else:
         mean, l2norm = _scaled_sums(values, finite, max(abs(low), abs(high)))
     return Statistics(low, high, min(max(mean, low), high), l2norm, *counts)
+
+
+def l1norm_and_std(values: np.ndarray, mean: float | None) -> tuple[float | None, float | None]:
+    """Compute the sum of magnitudes and the standard deviation (divisor n - 1) of the finite values.
+
+    ``mean`` is the mean of the finite values, as ``summarise`` returns it. Both results are None if no value is finite;
+    the standard deviation of a single value is None too.
+    """
+    if mean is None:
+        return None, None
+    magnitudes = squares = 0.0
+    finite = 0
+    with np.errstate(over="ignore"):
+        for part in _chunks(values):
+            chunk = _finite(part)[0]
+            magnitudes += float(np.abs(chunk).sum())
+            squares += float(np.square(chunk - mean).sum())
+            finite += chunk.size
+    return magnitudes, math.sqrt(squares / (finite - 1)) if finite > 1 else None
 
 
 def merged(parts: Iterable[Statistics]) -> Statistics:

@@ -6,67 +6,37 @@ facts of a dump. bfloat16 and the 8-bit floats of the format keep their types; c
 additional axis; other extension types use their carrier type. In any other file, the tensors are outputs named after
 their keys, in the order of their values.
 
-The safetensors library opens and checks the file. It cannot return 8-bit floats as numpy arrays, so sgsdump maps the
-values itself; they lie one after the other without gaps. The library can write only tensors that are all in memory, so
-sgsdump writes the file itself, one tensor at a time.
+``shared/safetensors_file.py`` reads the positions of the values. The library can write only tensors that are all in
+memory, so sgsdump writes the file itself, one tensor at a time.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import shutil
-import struct
 import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import Format
-from sgsdump.dumps.formats.shared import manifest, npy_file
-from sgsdump.errors import FormatError, MissingExtra, OutputError
+from sgsdump.dumps.formats.shared import manifest, npy_file, safetensors_file
+from sgsdump.dumps.formats.shared.safetensors_file import LENGTH, READ_NAMES, StoredTensor
+from sgsdump.errors import FormatError, OutputError
 from sgsdump.files.atomic_write import replacing
-from sgsdump.files.mapped import MappedFile, Source, in_memory, map_file, view, write_array
+from sgsdump.files.mapped import MappedFile, Source, in_memory, map_file, write_array
 from sgsdump.files.names import Taken, label
-from sgsdump.tensors.dtypes import bits, carried, carrier, dtype_named, name_of, restored, unpacked
+from sgsdump.tensors.dtypes import bits, carried, carrier, name_of, restored
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
-_LENGTH = struct.Struct("<Q")
 _MOST_HEADER = 100_000_000
-_READ_NAMES = {
-    "BOOL": "bool",
-    "BF16": "bfloat16",
-    "F8_E5M2": "float8_e5m2",
-    "F8_E4M3": "float8_e4m3fn",
-    "F8_E8M0": "float8_e8m0fnu",
-    "F8_E4M3FNUZ": "float8_e4m3fnuz",
-    "F8_E5M2FNUZ": "float8_e5m2fnuz",
-    "F4": "float4_e2m1fn",
-    "C64": "complex64",
-    **{f"F{size}": f"float{size}" for size in (16, 32, 64)},
-    **{f"I{size}": f"int{size}" for size in (8, 16, 32, 64)},
-    **{f"U{size}": f"uint{size}" for size in (8, 16, 32, 64)},
-}
 # Newer types are written in their carrier types, which all versions of the library read.
-_WRITTEN = {name: code for code, name in _READ_NAMES.items() if code not in ("F4", "C64") and "FNUZ" not in code}
-_ODD_BITS = {"F6_E2M3": 6, "F6_E3M2": 6}
-
-
-class StoredTensor(NamedTuple):
-    """Element type (None if numpy has none), shape and byte offset of a tensor in the file."""
-
-    dtype: np.dtype | None
-    shape: tuple[int, ...]
-    offset: int
-
-    @property
-    def elements(self) -> int:
-        return math.prod(self.shape)
+_WRITTEN = {name: code for code, name in READ_NAMES.items() if code not in ("F4", "C64") and "FNUZ" not in code}
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -77,7 +47,7 @@ def recognises(path: Path, head: bytes) -> bool:
 def read(path: Path) -> Dump:
     """Read a safetensors file as views of the mapped file. Raises FormatError for damage, MissingExtra."""
     data, notes = map_file(path), list[str]()
-    stored_tensors, text = _stored_tensors(data, path)
+    stored_tensors, text = safetensors_file.stored_tensors(data, path, manifest.NAME)
     if text is not None:
         entries = manifest.parse(text.encode("utf-8", "replace"), f"{path}: {manifest.NAME}")
         records = [_record(data, stored_tensors, path, *entry) for entry in entries]
@@ -87,46 +57,13 @@ def read(path: Path) -> Dump:
         if stored.dtype is None:
             notes.append(f"left out: tensor {name!r} has an element type that numpy cannot represent")
             continue
-        tensor = Tensor(TensorInfo(name, stored.shape, stored.dtype), partial(_load, data.source, stored))
+        tensor = Tensor(
+            TensorInfo(name, stored.shape, stored.dtype), partial(safetensors_file.load, data.source, stored)
+        )
         records.append(Record("out", 0, len(records), "", tensor))
     if not records:
         raise FormatError(f"{path} holds no readable tensor{': ' + notes[0] if notes else ''}")
     return Dump(records, FORMAT.name, None, path, notes)
-
-
-def _stored_tensors(data: MappedFile, path: Path) -> tuple[dict[str, StoredTensor], str | None]:
-    """Return the position of each tensor, and the manifest's text if there is one."""
-    try:
-        from safetensors import SafetensorError, safe_open
-    except ImportError:
-        raise MissingExtra(f"{path} needs safetensors. Install it with: pip install sgsdump[safetensors]") from None
-    stored_tensors: dict[str, StoredTensor] = {}
-    offset = _LENGTH.size + _LENGTH.unpack_from(data)[0]
-    try:
-        with safe_open(path, framework="np") as file:
-            for name in file.offset_keys():
-                part = file.get_slice(name)
-                code, shape = part.get_dtype(), tuple(part.get_shape())
-                dtype = dtype_named(_READ_NAMES[code]) if code in _READ_NAMES else None
-                size = _ODD_BITS.get(code) if dtype is None else bits(dtype)
-                if size is None:
-                    raise FormatError(f"{path}: tensor {name!r} has the unknown type {code}. Update sgsdump")
-                stored_tensors[name] = StoredTensor(dtype, shape, offset)
-                offset += math.prod(shape) * size // 8
-            text = (file.metadata() or {}).get(manifest.NAME)
-    except (SafetensorError, OSError, OverflowError, ValueError) as error:
-        raise FormatError(f"{path} is a damaged safetensors file ({' '.join(str(error).split())[:120]})") from None
-    if offset != len(data):
-        raise FormatError(f"{path} is damaged: it has {len(data)} bytes, but its tensors end at byte {offset}")
-    return stored_tensors, text
-
-
-def _load(data: Source, stored: StoredTensor) -> np.ndarray:
-    assert stored.dtype is not None
-    if bits(stored.dtype) == 4:
-        packed = view(data, np.dtype(np.uint8), (stored.elements + 1) // 2, stored.offset)
-        return unpacked(in_memory(packed).data, stored.dtype, stored.elements).reshape(stored.shape)
-    return view(data, stored.dtype, stored.elements, stored.offset).reshape(stored.shape)
 
 
 def _record(
@@ -145,7 +82,7 @@ def _record(
 
 
 def _load_ours(data: Source, stored: StoredTensor, dtype: np.dtype) -> np.ndarray:
-    array = _load(data, stored)
+    array = safetensors_file.load(data, stored)
     if array.dtype == dtype:
         return array
     if dtype.kind == "c":
@@ -196,7 +133,7 @@ def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
             raise OutputError(
                 f"cannot write {path}: the metadata of {len(entries)} tensors exceeds the header limit of safetensors"
             )
-        file.write(_LENGTH.pack(len(text)) + text)
+        file.write(LENGTH.pack(len(text)) + text)
         values.seek(0)
         shutil.copyfileobj(values, file, 2**20)
 
