@@ -21,6 +21,9 @@ FORMATS = Registry(
         "ascend_nano": "sgsdump.dumps.formats.ascend.operator_dump:NANO",
         "ascend_stats": "sgsdump.dumps.formats.ascend.ascend_stats:FORMAT",
         "ascend_dump": "sgsdump.dumps.formats.ascend.operator_dump:FORMAT",
+        "torchtitan_log": "sgsdump.dumps.formats.torchtitan.activation_log:FORMAT",
+        "torch_debug_mode": "sgsdump.dumps.formats.torch.debug_mode:FORMAT",
+        "transformers_debug": "sgsdump.dumps.formats.transformers.debug_tree:FORMAT",
         # Folders, from the most to the least specific.
         "replays": "sgsdump.dumps.formats.replays.tree:FORMAT",
         "dump_info_dir": "sgsdump.dumps.formats.sdaa.dump_info_dir:FORMAT",

@@ -1,0 +1,1 @@
+"""Activation logs of torchtitan."""

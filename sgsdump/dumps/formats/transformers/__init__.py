@@ -1,0 +1,1 @@
+"""Folders of the model debugger of Hugging Face transformers."""
