@@ -488,6 +488,7 @@ def is_rounding(row: Row) -> bool:
     For 16-bit types, the limit is a few units in the last place. For wider types, the limit is the loss of two decimal
     digits, because sums may be added in another order. The error after cancellation counts as rounding. If both
     programs were recomputed in float64, the recomputed values decide.
+    Of statistics, the narrower type of both sides sets the limit: a conversion between the types cannot be seen.
     """
     if row.cancelled:
         return True
@@ -495,7 +496,7 @@ def is_rounding(row: Row) -> bool:
         return not (row.exact.differs or row.exact.is_coarser)
     if row.statistics and row.error <= _LAST_DIGITS:
         return not row.checksums or row.error > LEAST
-    bound = bound_of(row.benchmark_dtype)
+    bound = rounding_bound(row) if row.statistics else bound_of(row.benchmark_dtype)
     return row.finite and bool(bound) and row.error <= bound
 
 

@@ -122,8 +122,9 @@ class _Run:
             self._source = f"{PurePath(source[1].replace(chr(92), '/')).name}:{source[2]}"
         elif (operator := parsed(line)) is not None:
             self._add_operator(operator)
-        elif line.lstrip().startswith("[triton] "):
-            self._kernels += 1
+        else:
+            self._kernels += line.lstrip().startswith("[triton] ")
+            self._leave(line)
 
     def further_notes(self) -> Iterator[str]:
         if not self._has_hashes:
@@ -134,17 +135,21 @@ class _Run:
             yield f"left out: {self._kernels} Triton kernels"
 
     def _enter(self, depth: int, path: str) -> None:
-        self._modules = [(other, name) for other, name in self._modules if other < depth]
+        self._modules = _around(self._modules, depth - 1)
         self._root = self._root or path
         if path == self._root:
             path = ""
         self._modules.append((depth, path.removeprefix(f"{self._root}.")))
 
+    def _leave(self, line: str) -> None:
+        """Leave the modules that a line of a torch function or an annotation shows to be done."""
+        depth = len(line) - len(line.lstrip(" "))
+        if depth and not line.isspace() and not line.lstrip().startswith("#"):  # column 0: text of the line before
+            self._modules = _around(self._modules, depth)
+
     def _module_of(self, line: OperatorLine) -> str:
         """Return the module. Operators are one level deeper than functions and operators of DTensors."""
-        depth = line.depth - (0 if line.of_dtensors else _STEP)
-        while self._modules and self._modules[-1][0] > depth:
-            self._modules.pop()
+        self._modules = _around(self._modules, line.depth - (0 if line.of_dtensors else _STEP))
         return self._modules[-1][1] if self._modules else ""
 
     def _add_operator(self, line: OperatorLine) -> None:
@@ -204,6 +209,10 @@ class _Run:
         else:
             stored = Tensor.without_values(info, NO_HASH)
         self.records.append(Record(io, slot, index, kind, stored, unwritten=is_unwritten))
+
+
+def _around(modules: list[tuple[int, str]], depth: int) -> list[tuple[int, str]]:
+    return [(other, name) for other, name in modules if other <= depth]
 
 
 def _statistics(hashes: Sequence[Hash], shape: tuple[int, ...] | None) -> Statistics:
