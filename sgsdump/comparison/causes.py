@@ -293,7 +293,8 @@ def _from_one_side(
         return None
     facts = {"module": maker.module, "only_in": maker.side, "inputs": "differ"}
     facts |= {"chain": ", ".join(maker.chain)} if len(maker.chain) > 1 else {}
-    figures = {"error": first.error, "rmse": first.rmse, "cos": first.cos}
+    is_measured = not (first.statistics or first.checksums)
+    figures = {"error": first.error, **({"rmse": first.rmse, "cos": first.cos} if is_measured else {})}
     return Finding("cause", maker.name, maker.kind, figures, "by value", names=(first.name,), facts=facts)
 
 

@@ -74,7 +74,7 @@ def has_flow(dump: Dump) -> bool:
 
 def has_reads(dump: Dump) -> bool:
     """Return whether the dump records the inputs of its operators, possibly under separate names."""
-    return has_flow(dump) or has_own_inputs(dump)
+    return has_flow(dump) or (has_own_inputs(dump) and any(record.io == "in" for record in dump.records))
 
 
 def known_sources(dumps: tuple[Dump, Dump], pairs: Sequence[Pair]) -> dict[str, tuple[str, ...]]:

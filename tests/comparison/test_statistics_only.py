@@ -10,7 +10,7 @@ import pytest
 
 from sgsdump import Dump, Record, Tensor, TensorInfo, compare, open_dump
 from sgsdump.comparison.pair_result import relative_errors
-from sgsdump.comparison.row import Row
+from sgsdump.comparison.row import Row, is_rounding
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.reports.comparison import REPORTS
 from sgsdump.tensors.statistics import Statistics
@@ -61,6 +61,36 @@ def test_what_is_not_finite_never_passes() -> None:
 def test_six_decimals_of_text_are_no_error_but_full_precision_is() -> None:
     assert relative_errors(Statistics(max=2e-6), Statistics(max=2.6e-6)) == {"max": 0.0}
     assert relative_errors(Statistics(max=2.2e-7), Statistics(max=1.1e-7))["max"] == pytest.approx(1)
+
+
+def test_norms_and_deviations_against_values() -> None:
+    norm, deviation = float(np.abs(VALUES).sum()), float(np.std(VALUES, ddof=1))
+    plain = dump(Tensor.of("x", VALUES))
+    row = row_of(told(Statistics(l1norm=norm, std=deviation)), plain)
+    assert row.statistics == pytest.approx({"l1norm": 0.0, "std": 0.0}, abs=1e-6)
+    row = row_of(plain, told(Statistics(l1norm=2 * norm)))
+    assert row.statistics == {"l1norm": pytest.approx(0.5)} and row.verdict() == "fail"
+    assert relative_errors(Statistics(std=3.0), Statistics(min=-4.0, std=2.0)) == {"std": 0.25}
+
+
+def test_the_last_of_a_writers_digits_is_no_error() -> None:
+    def errors(a: float, b: float, digits: int | None) -> float:
+        return relative_errors(Statistics(max=a, digits=digits), Statistics(max=b))["max"]
+
+    assert errors(1.2346e3, 1.2345e3, 5) == 0 < errors(1.2347e3, 1.2345e3, 5)
+    assert errors(1.2346e3, 1.2345e3, None) > 0 and errors(1.0001e-9, 1.0e-9, 5) == 0
+    assert errors(1e-5, 0.0, 5) == math.inf and errors(math.inf, 1.0, 5) == math.inf
+
+
+def test_rounding_to_the_narrower_type_is_no_cause() -> None:
+    def side(dtype: type, value: float) -> Dump:
+        info = TensorInfo("x", (2, 3), np.dtype(dtype))
+        return dump(Tensor.of_statistics(info, Statistics(l1norm=value)))
+
+    (row,) = compare(side(np.float16, 1.001), side(np.float32, 1.0)).rows
+    assert is_rounding(row) and row.error == pytest.approx(1e-3)
+    (row,) = compare(side(np.float32, 1.001), side(np.float32, 1.0)).rows
+    assert not is_rounding(row)
 
 
 def test_nothing_in_common_and_other_sizes_are_not_comparable() -> None:

@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from sgsdump.tensors import statistics
-from sgsdump.tensors.statistics import LARGEST, count_outside, histogram, narrowest_span, saturated, summarise
+from sgsdump.tensors.statistics import (
+    LARGEST,
+    count_outside,
+    histogram,
+    l1norm_and_std,
+    narrowest_span,
+    saturated,
+    summarise,
+)
 
 FLOATS = hnp.arrays(np.float32, st.integers(0, 60), elements=st.floats(width=32, allow_nan=True, allow_infinity=True))
 DOUBLES = hnp.arrays(np.float64, st.integers(1, 60), elements=st.floats(allow_nan=True, allow_infinity=True))
@@ -248,3 +256,12 @@ def test_the_share_is_99_percent_unless_said():
     assert narrowest_span(np.array([4, 992, 4]), 0.0, 3.0) == pytest.approx((1, 2))
     assert narrowest_span(np.array([6, 988, 6]), 0.0, 3.0) == pytest.approx((0, 2))
     assert all(map(math.isnan, narrowest_span(np.array([], int), 0.0, 1.0)))
+
+
+def test_norm_of_magnitudes_and_deviation_are_of_the_finite_values():
+    values = np.array([[-4, 1, np.nan], [0.5, np.inf, 0.25]], np.float32)
+    finite = values[np.isfinite(values)].astype(np.float64)
+    norm, deviation = l1norm_and_std(values, summarise(values).mean)
+    assert (norm, deviation) == (pytest.approx(5.75), pytest.approx(np.std(finite, ddof=1)))
+    assert l1norm_and_std(np.array([3.0]), 3.0) == (3.0, None)
+    assert l1norm_and_std(np.array([np.nan]), None) == (None, None)

@@ -56,6 +56,37 @@ _STATISTICS = (
 )
 
 
+_DEBUG_MODE = b"""\
+    [nn.Mod] Net
+      [nn.Mod] Net.norm
+        # File: net.py:8 in forward, code: x
+        aten::native_layer_norm(t$0: f32[2, 3], [3], t$1: f32[3], None, 1e-05)\
+  ->  ('t$2: f32[2, 3]', 't$3: f32[2, 1]')\
+  # {'input_hash': ((3.5, [None], 3.0, None, None), {}), 'hash': ((6.25, 77), (nan, 8))}
+      aten::add_.Tensor(t$2: f32[2, 3]{requires_grad=True}, 1, alpha=2)  ->  t$2: f32[2, 3]  # {'hash': (-inf, 9)}
+    aten::cat(['dt$2: f32[2, 3]| S(0)', 't$0: f32[2, 3]'], -1)  ->  t$4: bf16[2, 6]  # {'hash': 'ab'}
+"""
+_FACTS = {"shape": "torch.Size([2, 3])", "dtype": "torch.float32", "mean": "tensor(1.5000e+00)", "std": "tensor(nan)"}
+_DEBUG_TREE = {
+    "module_path": "Net",
+    "inputs": {"args": [_FACTS], "kwargs": {"flag": "True"}},
+    "children": [
+        {"module_path": "Net.fc", "inputs": {"args": [_FACTS]}, "outputs": {**_FACTS, "value": "./y.safetensors"}},
+        {
+            "module_path": "Net.fc",
+            "outputs": [{**_FACTS, "dtype": "torch.int64", "value": ["tensor([1, 2])"]}, {"a": "None"}],
+        },
+    ],
+}
+_ACTIVATIONS = (
+    b"Total captured activations: 2\nExcluded ops dispatched: t, view\n" + b"=" * 80 + b"\n\n"
+    b"[layers.0.wq/op_0_mm]\n  Shape: torch.Size([8, 4]), Dtype: torch.bfloat16\n  L2 norm: 4.512300e+00\n"
+    b"  Min: -3.250000e+00\n  Max: nan\n  Mean: inf\n  Output hash: 9.234560e+00, 7\n"
+    b"  Input hashes: 9.876500e+02, 4.567800e+02\n  Input producers: ;\n  Location: common/attention.py:534\n\n"
+    b"[<none>/op_0_add_]\n  Input hashes: 9.234560e+00\n  Input producers: layers.0.wq/op_0_mm\n  Phase: backward\n\n"
+)
+
+
 def made() -> Iterator[Seed]:
     for number, array in enumerate(
         [np.arange(6, dtype="<f4").reshape(2, 3), np.asfortranarray(np.eye(3)), np.array("é")]
@@ -68,6 +99,12 @@ def made() -> Iterator[Seed]:
     yield Seed("polygraphy", "x.json", {"": _run_results()})
     header = json.dumps({"x": {"dtype": "BF16", "shape": [2, 2], "data_offsets": [0, 8]}}).encode()
     yield Seed("safetensors", "x.safetensors", {"": struct.pack("<Q", len(header)) + header + bytes(range(8))})
+    values = struct.pack("<Q", 62) + b'{"data": {"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}  '[:62] + bytes(24)
+    yield Seed("torchtitan_log", "rank_0_activations.log", {"": _ACTIVATIONS})
+    yield Seed("torchtitan_log", "logs", {f"rank_{rank}_activations.log": _ACTIVATIONS for rank in (0,)})
+    yield Seed("torch_debug_mode", "run.txt", {"": _DEBUG_MODE})
+    tree = {"Net_debug_tree_FULL_TENSORS.json": json.dumps(_DEBUG_TREE).encode(), "y.safetensors": values}
+    yield Seed("transformers_debug", "debug", tree)
     yield Seed("ascend_dump", _OPERATOR, {"": _operator()})
     yield Seed("ascend_dump", _STATUS, {"": _operator(overflow=True)})
     yield Seed("msaccucmp_bin", f"{_OPERATOR}.output.0.2_3.float16.ND.bin", {"": bytes(range(12))})

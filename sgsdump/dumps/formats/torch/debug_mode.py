@@ -84,8 +84,9 @@ def read(path: Path) -> Dump:
     except UnicodeDecodeError:
         raise FormatError(f"{path} is damaged: it is not UTF-8 text") from None
     run = _Run()
-    for number, line in enumerate(text.split("\n"), 1):
-        run.add(number, line)
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
+        run.add(number, line, is_last=number == len(lines))
     if not run.records:
         raise FormatError(f"{path} has no operator{f' ({run.notes[0]})' if run.notes else ''}")
     return Dump(run.records, FORMAT.name, None, path, [*run.notes, *run.further_notes()], lambda: run.operators)
@@ -108,19 +109,21 @@ class _Run:
         self._without_hash = self._kernels = 0
         self._has_hashes = False
 
-    def add(self, number: int, line: str) -> None:
+    def add(self, number: int, line: str, is_last: bool = False) -> None:
         """Add a line; note it if it is cut or damaged."""
         try:
-            self._add(line)
+            self._add(line, is_last)
         except FormatError as error:
             self.notes.append(Damage(f"line {number} is left out: {error}"))
 
-    def _add(self, line: str) -> None:
+    def _add(self, line: str, is_last: bool) -> None:
         if module := _MODULE.fullmatch(line):
             self._enter(len(module[1]), module[2])
         elif source := _SOURCE.match(line):
             self._source = f"{PurePath(source[1].replace(chr(92), '/')).name}:{source[2]}"
         elif (operator := parsed(line)) is not None:
+            if is_last and self._has_hashes and operator.outputs and not operator.output_hashes:
+                raise FormatError("the line has no hash; the file may be cut off")
             self._add_operator(operator)
         else:
             self._kernels += line.lstrip().startswith("[triton] ")

@@ -34,6 +34,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -142,8 +143,8 @@ def _records(index: int, key: str, block: Block, notes: list[str]) -> Iterator[R
         yield Record("in", slot, index, op_type, Tensor.of_statistics(info, _of_hash(text)))
     hashes = _hashes(block.get("Output hash", "")) or ([block["L1 norm"]] if "L1 norm" in block else [])
     shape, dtype = _described(key, block.get("Shape", ""), notes)
-    figures = {word: _number(block.get(line)) for word, line in _FIGURES.items()}
-    described = _place(hashes, figures["l2norm"], shape) if "Shape" in block else None
+    low, high, mean, l2norm = (_number(block.get(line)) for line in ("Min", "Max", "Mean", "L2 norm"))
+    described = _place(hashes, l2norm, shape) if "Shape" in block else None
     if described is not None and not hashes:
         hashes = [""]
     for slot, text in enumerate(hashes):
@@ -152,13 +153,8 @@ def _records(index: int, key: str, block: Block, notes: list[str]) -> Iterator[R
         if slot == described:
             info = TensorInfo(info.name, shape, dtype, op_type=op_type)
             count = None if shape is None else math.prod(shape)
-            of_hash = Statistics(
-                count=count, checksum=of_hash.checksum, l1norm=of_hash.l1norm, digits=DIGITS, **figures
-            )
+            of_hash = replace(of_hash, min=low, max=high, mean=mean, l2norm=l2norm, count=count, digits=DIGITS)
         yield Record("out", slot, index, op_type, Tensor.of_statistics(info, of_hash))
-
-
-_FIGURES = {"min": "Min", "max": "Max", "mean": "Mean", "l2norm": "L2 norm"}
 
 
 def _hashes(text: str) -> list[str]:
@@ -184,16 +180,17 @@ def _number(text: str | None) -> float | None:
 
 def _described(key: str, text: str, notes: list[str]) -> tuple[tuple[int, ...] | None, np.dtype]:
     """Return shape and element type of the line ``Shape``; None and an unknown type if there is none."""
+    if not text:
+        return None, UNKNOWN
     match = _SHAPE.fullmatch(text)
-    if match is None:
-        if text:
-            notes.append(Damage(f"{key[:80]}: {text[:60]!r} is not a shape"))
-        return None, UNKNOWN
-    sizes = [size for part in match[1].split(",") if (size := part.strip())]
-    if not all(size.isdecimal() and len(size) < 16 for size in sizes):
-        notes.append(Damage(f"{key[:80]}: {text[:60]!r} is not a shape"))
-        return None, UNKNOWN
-    return checked_shape(map(int, sizes)), KNOWN.get(match[2], UNKNOWN)
+    sizes = [size for part in match[1].split(",") if (size := part.strip())] if match else [""]
+    try:
+        if match and all(size.isdecimal() and len(size) < 16 for size in sizes):
+            return checked_shape(map(int, sizes)), KNOWN.get(match[2], UNKNOWN)
+    except FormatError:
+        pass
+    notes.append(Damage(f"{key[:80]}: {text[:60]!r} is not a shape"))
+    return None, UNKNOWN
 
 
 def _place(hashes: list[str], l2norm: float | None, shape: tuple[int, ...] | None) -> int:

@@ -58,7 +58,7 @@ ENDINGS = ("_debug_tree_FULL_TENSORS.json", "_debug_tree_SUMMARY.json")  # the f
 MOST_BYTES, MOST_FILES, DEEPEST, SHOWN = 256 << 20, 1000, 100, 3
 DIGITS = 5
 UNKNOWN = np.dtype("V1")
-OVERWRITTEN = "transformers overwrote its file in a later call of the module"
+OVERWRITTEN = "transformers overwrote the file in a later call of the module"
 NO_NUMBERS = "transformers writes no numbers of this type"
 _KEY, _CUT = "data", "..."
 _BEGIN = re.compile(rb'\s*\{\s*"module_path"\s*:')
@@ -69,9 +69,9 @@ _JSON = {"None": "null", "True": "true", "False": "false"}
 
 
 class Leaf(NamedTuple):
-    """An argument or result of the operator ``index``, tensor or not."""
+    """An argument or result of a call, tensor or not; ``call`` is the number of the call in the tree."""
 
-    index: int
+    call: int
     io: str
     slot: int
     name: str
@@ -162,7 +162,7 @@ class _Tree:
                 continue
             file = _file(leaf.facts)
             tensor = self._tensor(leaf, file, file is not None and last[file] != i)
-            records.append(Record(leaf.io, leaf.slot, leaf.index, "", tensor))  # type: ignore[arg-type]
+            records.append(Record(leaf.io, leaf.slot, leaf.call, "", tensor))  # type: ignore[arg-type]
         return records
 
     def _tensor(self, leaf: Leaf, file: str | None, is_overwritten: bool) -> Tensor:
@@ -188,9 +188,13 @@ class _Tree:
     def _shape(self, leaf: Leaf) -> tuple[int, ...] | None:
         match = _SIZE.fullmatch(leaf.facts["shape"])
         sizes = [size for part in match[1].split(",") if (size := part.strip())] if match else [""]
+        where = f"{self.path}: tensor {leaf.name[:80]!r}"
         if not all(size.isdecimal() and len(size) < 16 for size in sizes):
-            raise FormatError(f"{self.path}: tensor {leaf.name[:80]!r} has an impossible shape")
-        return checked_shape(map(int, sizes))
+            raise FormatError(f"{where} has an impossible shape")
+        try:
+            return checked_shape(map(int, sizes))
+        except FormatError as error:
+            raise FormatError(f"{where}: {error}") from None
 
     def _say(self, event: str, name: str) -> None:
         self._said.setdefault(event, []).append(name)
@@ -209,7 +213,7 @@ class _Tree:
             if leaf.io == "in" and isinstance(leaf.facts, str) and _PLAIN.fullmatch(leaf.facts):
                 text = leaf.facts
                 value = json.dumps(text[1:-1]) if text.startswith("'") else _JSON.get(text, text)
-                arguments.setdefault(leaf.index, {})[leaf.word] = value
+                arguments.setdefault(leaf.call, {})[leaf.word] = value
         return {
             index: Operator(module, "", is_module=True, arguments=arguments.get(index, {}))
             for index, module in enumerate(self.modules)
