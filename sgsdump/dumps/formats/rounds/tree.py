@@ -55,7 +55,7 @@ DESCRIBED = "only its type and shape were dumped"
 NOT_WRITTEN = "its memory had not been written yet"
 BROKEN_OFF = "the round is not complete: it was interrupted and has only the operators that ran"
 _WRITTEN = "0_0/0"
-_FIGURES = ("min", "max", "mean", "l2norm")
+_FIGURES = ("min", "max", "mean", "l2norm", "l1norm", "std")
 _PROCESS = re.compile(r"([0-9]{1,9})_[0-9]{1,18}")
 _STEP = re.compile(r"[0-9]{1,18}")
 _ID = re.compile(r"([0-9]{1,9})_(.*)", re.DOTALL)
@@ -222,8 +222,8 @@ class _Round:
             return Tensor(info, payload.loader(info.dtype, info.shape))
         figures = line.get("stats")
         if isinstance(figures, Mapping):
-            low, high, mean, norm = (_number(figures.get(name)) for name in _FIGURES)
-            return Tensor.of_statistics(info, Statistics(min=low, max=high, mean=mean, l2norm=norm))
+            low, high, mean, l2norm, l1norm, std = (_number(figures.get(name)) for name in _FIGURES)
+            return Tensor.of_statistics(info, Statistics(low, high, mean, l2norm, l1norm=l1norm, std=std))
         return Tensor.without_values(info, DESCRIBED)
 
     def _payload(self, stored: Any) -> Payload | str:
