@@ -30,7 +30,7 @@ import numpy as np
 
 from sgsdump.dumps import run_inputs
 from sgsdump.dumps.dump import Dump, Record
-from sgsdump.dumps.onnx_network import SCOPES, OnnxNetwork, module_by_scopes, of_nodes
+from sgsdump.dumps.onnx_network import SCOPES, SOURCE, STACK, OnnxNetwork, module_by_scopes, of_nodes, source_of_stack
 from sgsdump.dumps.quantised_graph import DYNAMIC, Node, QuantisedGraph, dequantised, quants_in
 from sgsdump.dumps.quantised_graph import KEY as KEY_OF_QUANTS
 from sgsdump.errors import OutputError, SgsdumpError
@@ -314,6 +314,8 @@ def _node(data: bytes, message: Field, weights: set[str]) -> Node:
         elif field.number == 9:
             key, *value = [_text(data, part) for part in fields(data, field.value, field.end)]
             scopes = "".join(value) if key == SCOPES else scopes
+            if key == STACK and (source := source_of_stack("".join(value))):
+                attributes[SOURCE] = source
     module = module_by_scopes(scopes, reads, weights)
     return texts[3], texts[4], [*reads, *(name for name in outer if name not in reads)], makes, module, attributes
 

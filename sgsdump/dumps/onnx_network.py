@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from pathlib import PureWindowsPath
 from types import MappingProxyType
 
 from sgsdump.dumps.dump import Operator, Record, Value
@@ -15,7 +16,11 @@ FUSED = "fused_activation"
 INITIALIZER = "initializer "
 """Prefix of an argument name, followed by the input slot: the initializer at this slot as JSON [name, type, identity of
 its values]."""
-SCOPES = "pkg.torch.onnx.name_scopes"
+SCOPES, STACK = "pkg.torch.onnx.name_scopes", "pkg.torch.onnx.stack_trace"
+SOURCE = "_source"
+"""Node attribute: the line of the PyTorch program that called the operator, ``net.py:28``."""
+_FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
+_LIBRARIES = re.compile(r"[/\\](site-packages|dist-packages)[/\\]torch[/\\]")
 _QUOTED = re.compile(r"'([^']*)'")
 _NUMBERED = re.compile(r"(.+?)(?:_\d{1,6})?", re.DOTALL)
 
@@ -66,8 +71,23 @@ def of_nodes(
                 values = {value: made for value, made in values.items() if value[0] == "in"}
                 values["out", record.slot] = record.name
             where = module or module_of(name)[0]
-            operators[record.op_index] = Operator(where, kind, values=values, arguments=attributes)
+            arguments = {name: value for name, value in attributes.items() if name != SOURCE}
+            source = attributes.get(SOURCE, "")
+            operators[record.op_index] = Operator(where, kind, values=values, arguments=arguments, source=source)
     return OnnxNetwork(operators, nodes, quants, fed)
+
+
+def source_of_stack(stack: str) -> str:
+    """Return the innermost line of the program, ``net.py:28``, from a node's stack trace as torch's exporter writes it.
+
+    Lines of torch itself count only if there are no others. Return "" if there is no line.
+    """
+    frames = _FRAME.findall(stack)
+    own = [frame for frame in frames if not _LIBRARIES.search(frame[0])] or frames
+    if not own:
+        return ""
+    file, line = own[-1]
+    return f"{PureWindowsPath(file).name}:{line}"
 
 
 def module_by_scopes(scopes: str, reads: Iterable[str], weights: Set[str]) -> str:

@@ -19,6 +19,7 @@ from sgsdump import compare, list_runs, open_dump, save_dump
 from sgsdump.cli import main
 from sgsdump.dumps import graph_file
 from sgsdump.dumps.graph_file import ENDING, graph_of, nodes_of, save_graph, tie_of
+from sgsdump.dumps.onnx_network import source_of_stack
 from sgsdump.errors import FormatError
 from sgsdump.models.graph import without_values
 
@@ -279,6 +280,41 @@ def scoped(kind: str, reads: list[str], made: str, *scopes: str) -> onnx.NodePro
     each = node(kind, reads, made)
     each.metadata_props.add(key="pkg.torch.onnx.name_scopes", value=str(["", *scopes]))
     return each
+
+
+STACK = """File "{root}/torch/nn/modules/module.py", line 1776, in _call_impl
+    return forward_call(*args, **kwargs)
+  File "/home/me/project/net.py", line {line}, in forward
+    return self.act(x)
+  File "{root}/torch/nn/modules/activation.py", line 144, in forward
+    return F.relu(input)
+"""
+
+
+def test_the_line_of_the_program_comes_from_the_exporters_metadata(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, kind, line in (("a", "Relu", 12), ("b", "Abs", 40)):
+        nodes = [node("Neg", ["x"], "turned"), node(kind, ["turned"], "y")]
+        for each in nodes:
+            stack = STACK.format(root="/usr/lib/python3/site-packages", line=line)
+            each.metadata_props.add(key="pkg.torch.onnx.stack_trace", value=stack)
+        onnx.save(model(nodes, {}, {"x": (1, 4)}, ["y"]).proto, f"{name}.onnx")
+        np.save("x.npy", np.array([[-1, 2, -3, 4]], np.float32))
+        assert main(["dump", "-m", f"{name}.onnx", "-i", "x.npy", "-o", f"{name}.npz"]) == 0
+    comparison = compare("b.npz", "a.npz")
+    assert [row.source for row in comparison.rows] == ["net.py:40", "net.py:40"]
+    assert not [finding for finding in comparison.findings() if finding.kind == "argument"]
+    capsys.readouterr()
+    assert main(["compare", "b.npz", "a.npz", "--html", "page.html"]) == 0
+    assert "net.py:40" in Path("page.html").read_text()
+
+
+def test_lines_of_torch_count_where_there_are_no_others() -> None:
+    assert source_of_stack('File "/v/site-packages/torch/nn/modules/linear.py", line 7, in forward') == "linear.py:7"
+    assert source_of_stack('File "C:\\\\code\\\\net.py", line 3, in f') == "net.py:3"
+    assert source_of_stack("") == source_of_stack("nothing") == ""
 
 
 def test_an_export_whose_names_say_nothing_pairs_by_the_modules_in_its_metadata(
