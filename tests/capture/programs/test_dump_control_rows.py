@@ -209,7 +209,8 @@ ROWS = {
         ],
         "three routes": [(TORCH, "test_every_kind_of_program_runs_as_before_and_is_dumped")],
         "asynchronous device": [
-            ("tests/capture/programs/test_torch_values.py", "test_an_asynchronous_device_is_waited_for"),
+            ("tests/capture/programs/test_torch_devices.py", "test_a_device_is_dumped_as_the_cpu_is"),
+            ("tests/capture/programs/test_torch_devices.py", "test_copies_that_arrive_late_are_read_when_they_are_there"),
             ("tests/capture/programs/test_session.py", "test_an_index_tells_what_ran_and_whether_it_came_to_its_end"),
         ],
         "side files": [
