@@ -7,8 +7,9 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 ONE_LINE_ROW = re.compile(r"^\| (.+?) \|")
-AIR, EXEC, TORCH, FRONT, OPTIONS = (
+AIR, DEVICES, EXEC, TORCH, FRONT, OPTIONS = (
     "tests/capture/torchair/test_dump.py",
+    "tests/capture/programs/test_torch_devices.py",
     "tests/capture/commands/test_exec.py",
     "tests/capture/programs/test_torch_programs.py",
     "tests/capture/programs/test_options.py",
@@ -209,8 +210,8 @@ ROWS = {
         ],
         "three routes": [(TORCH, "test_every_kind_of_program_runs_as_before_and_is_dumped")],
         "asynchronous device": [
-            ("tests/capture/programs/test_torch_devices.py", "test_a_device_is_dumped_as_the_cpu_is"),
-            ("tests/capture/programs/test_torch_devices.py", "test_copies_that_arrive_late_are_read_when_they_are_there"),
+            (DEVICES, "test_a_device_is_dumped_as_the_cpu_is"),
+            (DEVICES, "test_copies_that_arrive_late_are_read_when_they_are_there"),
             ("tests/capture/programs/test_session.py", "test_an_index_tells_what_ran_and_whether_it_came_to_its_end"),
         ],
         "side files": [
