@@ -165,7 +165,7 @@ def dumped_before(tmp_path_factory):
         (["-opname", "sotfmax"], "no operator ran whose type begins with 'sotfmax'; similar names:"),
         (
             ["--dump-layer", "relu rleu"],
-            "no operator 'rleu' ran; similar names: relu, according to msit_dump_",
+            "no operator 'rleu' ran; similar names: relu, according to the previous dump of this command (msit_dump_",
         ),
         (["--operation-regex", "^conv"], "no operator ran whose name matches '^conv'"),
         (["-ids", "0_1", "7"], "no operator has the id 7"),

@@ -56,6 +56,6 @@ def test_two_captures_of_ten_programs_are_equal(tmp_path, printed, content):
     done = sgsdump("compare", "a", "b", cwd=tmp_path)
     last = done.stdout.splitlines()[-1]
     assert done.returncode == 0 and last.endswith("; different: 0."), done.stdout
-    assert int(last.split()[2].rstrip(",")) > 60
+    assert int(last.split()[2].rstrip(";")) > 60
     for word in ("Only in", "one side", "cannot be compared", "may differ", "arises", "not complete"):
         assert word not in done.stdout, done.stdout
