@@ -62,7 +62,7 @@ ROWS = {
             (OPTIONS, "test_the_json_has_its_own_default_mode_and_the_option_wins"),
             (OPTIONS, "test_names_of_the_option_replace_those_of_the_json"),
             (OPTIONS, "test_a_relative_json_and_its_relative_path_are_below_the_current_folder"),
-            (COMPILED, "TorchAir advises against using a file and options together"),
+            (COMPILED, "TorchAir advises against using both together"),
             (AIR, "test_the_json_may_be_edited_while_the_program_runs"),
         ],
         "JSON model dump": [
@@ -89,11 +89,11 @@ ROWS = {
             ("tests/capture/torchair/test_scenes.py", "test_a_graph_whose_sizes_change_is_watched_too"),
             (OPTIONS, "test_a_watcher_dumps_outputs_only"),
             (OPTIONS, TOGETHER),
-            (COMPILED, "names before and after fusion are the same"),
+            (COMPILED, "names of operators do not change through fusion."),
         ],
         "exception scene": [
             (OPTIONS, "test_a_scene_of_exceptions_has_no_effect_and_says_so"),
-            (COMPILED, "For example, torch_npu itself makes the dumps of exceptions"),
+            (COMPILED, "For example, torch_npu itself writes the dump when an exception occurs"),
         ],
         "result tree": [
             (AIR, "test_the_tree_is_the_vendor_s"),
