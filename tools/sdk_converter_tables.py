@@ -36,13 +36,13 @@ CLEARER = {
     "models only)",
     "a DepthToSpace with another order of pixels": "a DepthToSpace with a wrong order of pixels",
     "a Transpose with another order of axes": "a Transpose with a wrong order of axes",
-    THRESHOLD: "a Threshold that outputs one step of the input's scale (nearly 0) where 1 is correct",
+    THRESHOLD: "a Threshold whose output is one step of the input's scale (nearly 0) instead of 1",
     "a constant of several values, neither one per channel nor of the tensor's shape": (
-        "with a constant that has several values, but neither one value per channel nor the shape of the tensor"
+        "with a constant of several values that match neither the channels nor the shape of the tensor"
     ),
     "of other than two tensors": "with one input, or with more than two inputs",
     "of other than two dimensions": "of tensors with one, three or more dimensions",
-    "over other than two dimensions": "over one or three spatial dimensions",
+    "over other than two dimensions": "over one or three dimensions",
     "by a constant of several numbers": "tensor divided by a constant with several values",
     "of a constant of several numbers": "constant with several values divided by a tensor",
     "of a constant number": "constant number divided by a tensor",
@@ -57,14 +57,14 @@ CLEARER = {
     "of an input, of several axes at once": "of a model input along several axes at once",
     "of several axes at once": "along several axes at once",
     "of another mode than the SDK supports": "with a mode that the SDK does not support",
-    "with a value": "with a padding value other than 0",
+    "with a value": "with a value other than 0",
     "half_pixel": "with coordinate_transformation_mode half_pixel",
     "of different scales for H and W": "with different scales for H and W",
     "of all axes": "over all axes",
     "of five dimensions": "of tensors with five dimensions",
     "of five dimensions, with a constant": "of a tensor with five dimensions and a constant",
     "as an output of the model": "whose result is an output of the model",
-    "to N, H, W, C, as an output of the model": "to the axis order N, H, W, C, if the result is an output of the model",
+    "to N, H, W, C, as an output of the model": "to N, H, W, C, if the result is an output of the model",
     "PROD or MAX of more than two": "PROD or MAX of more than two inputs",
     "along another axis": "with an axis other than 1",
     "of another stride than 2": "with a stride other than 2",
@@ -73,13 +73,13 @@ CLEARER = {
     "back from N, H, W, C": "back from N, H, W, C to N, C, H, W",
     "with negative indices": "with negative starts or ends",
     "that reads a fully connected operator": "that reads the output of a fully connected operator",
-    facts.ONE_CHANNEL[0]: "with a one-channel ONNX input that a convolution reads",
+    facts.ONE_CHANNEL[0]: "an ONNX input with one channel that a convolution reads",
     facts.ONE_CHANNEL[1]: "an input with three channels. The preprocess file must give x, 0, 0 for each "
     "value x (H x W x 3)",
-    facts.GREY_PICTURE[0]: "with a one-channel image, training format RGB and input format GRAY",
+    facts.GREY_PICTURE[0]: "an image with one channel, with training format RGB and input format GRAY",
     facts.GREY_PICTURE[
         1
-    ]: "an input with three channels in the calibrator and the float simulator. Both use only the first channel. The "
+    ]: "an input with three channels in calibrator and float simulator, which use only the first channel. The "
     "preprocess file must give H x W x 3 values for norm=True and H x W values for norm=False",
 }
 
@@ -98,9 +98,9 @@ def page() -> str:
     assertion = "sgs_ParserInOutConfigFile: Assertion `0' failed."
     formats = [((name,), "", "convert", assertion) for name in facts.REFUSED_FORMATS]
     colours = ("RGB", "BGR")
-    formats.append((colours, "with an input with an input of shape N, H, W, C", *facts.CHANNELS_LAST[:2]))
-    formats.append((colours, "with with several image inputs, but only one mean or std_value", *facts.ONE_FOR_ALL[:2]))
-    means = "with `mean = R:G:B` or without a mean, instead of `mean_red`, `mean_green`, `mean_blue`"
+    formats.append((colours, "of shape N, H, W, C", *facts.CHANNELS_LAST[:2]))
+    formats.append((colours, "several image inputs, but only one mean or std_value", *facts.ONE_FOR_ALL[:2]))
+    means = "with `mean = R:G:B` instead of `mean_red`, `mean_green`, `mean_blue`, or without mean"
     formats.append((colours, means, *facts.NO_COLOURS[:2]))
     changed = [
         (_types(row.types), row.form, row.becomes, "as the SDK" if row.followed else "as ONNX") for row in facts.CHANGED

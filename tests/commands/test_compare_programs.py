@@ -137,7 +137,7 @@ def test_a_changed_weight_is_found_step_by_step(place, dumped):
 def test_a_version_with_one_more_operator_in_each_block(place, dumped):
     text = compared(place, dumped("--clip"), dumped())
     assert (
-        "Runs compared: 2; different: 0.\nRuns with layers that exist on only one side: 2, the first is step 0, rank 0 ("
+        "Runs compared: 2; different: 0.\nRuns with layers that only one side has: 2, the first is step 0, rank 0 ("
         in text
     )
     assert "the benchmark has no clip at this place of the network (blocks.0)" in text

@@ -38,7 +38,7 @@ ROWS = {
         ],
         "quant_dumpable": [
             (OPTIONS, "test_values_before_quantisation_are_asked_for_without_effect"),
-            (COMPILED, "sgsdump fuses no operators. Values before quantisation are therefore always available"),
+            (COMPILED, "sgsdump fuses no operators. Tensor values before quantisation are therefore always available"),
         ],
         "dump_step": [
             (AIR, "test_steps_are_numbered_as_they_are_asked_for"),
@@ -89,11 +89,11 @@ ROWS = {
             ("tests/capture/torchair/test_scenes.py", "test_a_graph_whose_sizes_change_is_watched_too"),
             (OPTIONS, "test_a_watcher_dumps_outputs_only"),
             (OPTIONS, TOGETHER),
-            (COMPILED, "names of operators do not change through fusion."),
+            (COMPILED, "names of operators do not change through fusion"),
         ],
         "exception scene": [
             (OPTIONS, "test_a_scene_of_exceptions_has_no_effect_and_says_so"),
-            (COMPILED, "For example, torch_npu itself writes the dump when an exception occurs"),
+            (COMPILED, "For example, torch_npu itself makes the dumps of exceptions"),
         ],
         "result tree": [
             (AIR, "test_the_tree_is_the_vendor_s"),

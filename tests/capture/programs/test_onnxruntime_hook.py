@@ -125,7 +125,7 @@ def test_a_run_is_dumped_byte_for_byte_as_sgsdump_dump_writes_it(tmp_path):
 @pytest.mark.parametrize(
     "after", ["os.unlink(path)", "open(path, 'wb').write(b'another')"], ids=["deleted", "overwritten"]
 )
-@pytest.mark.parametrize("external", [False, True], ids=["tensors,", "external data"])
+@pytest.mark.parametrize("external", [False, True], ids=["in one file", "external data"])
 def test_a_model_file_that_goes_when_it_is_loaded(tmp_path, after, external):
     # Weights that are overwritten change under the session, which has them mapped.
     files = "temporary.*" if "unlink" in after else "temporary.onnx"
