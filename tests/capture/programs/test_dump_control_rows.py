@@ -93,7 +93,7 @@ ROWS = {
         ],
         "exception scene": [
             (OPTIONS, "test_a_scene_of_exceptions_has_no_effect_and_says_so"),
-            (COMPILED, "For example, torch_npu itself makes the dumps of exceptions"),
+            (COMPILED, "For example, torch_npu itself writes the dump when an exception occurs"),
         ],
         "result tree": [
             (AIR, "test_the_tree_is_the_vendor_s"),
