@@ -76,7 +76,7 @@ def test_numbers_in_the_help(command, stated, done):
     ("stated", "done"),
     [
         ("at most 12 convolutions are searched exhaustively", search.EXHAUSTIVE == 12),
-        ("achieves 95 % of the improvement of all INT16", search.ENOUGH == 0.95),
+        ("achieves 95 % of the improvement of INT16 for all convolutions", search.ENOUGH == 0.95),
         ("each additional 5 % of the bytes halves the error", integer_choice.HALVING == 0.05),
         ("at L2 or L3", (WITHOUT_BITS["L4"], WITHOUT_BITS["L5"]) == ("L2", "L3")),
     ],

@@ -32,6 +32,7 @@ from sgsdump_torch_environment import Environment
 from sgsdump_torch_feed import Unfit, feed_of
 from sgsdump_torch_network import have_gradient
 from sgsdump_torch_ordinary import ordinary_of
+from sgsdump_torch_replaced import Hook
 from sgsdump_torch_round import Dispatch, Facts, Round, is_no_step, transparent
 from sgsdump_torch_taking import Running, Taking
 from sgsdump_torch_tensors import plain, tensors_in
@@ -76,7 +77,7 @@ def install(torch_module, session):
         Hook(torch.UntypedStorage, "resize_", steps.resizing),
         *([Hook(torch, REGISTER, steps.registering)] if hasattr(torch, REGISTER) else []),
     ]
-    steps.captured.watch(Hook)
+    steps.captured.watch()
     atexit.register(steps.between.end)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=steps.after_fork)
@@ -90,20 +91,6 @@ def install(torch_module, session):
         atexit.unregister(steps.between.end)
 
     return take_off
-
-
-class Hook:
-    """Replacement of a function by ``around(original)``."""
-
-    def __init__(self, owner, name, around):
-        self._owner, self._name, self._original = owner, name, getattr(owner, name)
-        self._own = around(self._original)
-        setattr(owner, name, self._own)
-
-    def take_off(self):
-        """Restore the original; if another replacement surrounds this one, it stays and calls the original."""
-        if getattr(self._owner, self._name) is self._own:
-            setattr(self._owner, self._name, self._original)
 
 
 def start_from(seed):
@@ -264,7 +251,7 @@ class Steps:
         @functools.wraps(original)
         def register(*args, **kwargs):
             original(*args, **kwargs)
-            self.captured.watch(Hook)
+            self.captured.watch()
 
         return register
 

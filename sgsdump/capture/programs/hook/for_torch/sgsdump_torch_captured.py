@@ -9,6 +9,7 @@ operators cannot be dumped. A replay outside a round is a round; inside a round 
 import functools
 import weakref
 
+from sgsdump_torch_replaced import Hook
 from sgsdump_torch_tensors import plain, tensors_in
 
 KIND = "captured.graph"
@@ -55,15 +56,15 @@ class CapturedGraphs:
         self._current = None
         self._hooks: dict = {}
 
-    def watch(self, hook):
-        """Wrap the classes of captured graphs of all device modules, each once; ``hook`` is the class ``Hook``."""
+    def watch(self):
+        """Wrap the classes of captured graphs of all device modules, each once."""
         for module in self._steps.taking.devices.modules():
             for name in CLASSES:
                 owner = getattr(module, name, None)
                 if owner in self._hooks or not hasattr(owner, "replay"):
                     continue
                 around = {"capture_begin": self._begin, "capture_end": self._end, "replay": self._replay}
-                self._hooks[owner] = [hook(owner, method, wrap) for method, wrap in around.items()]
+                self._hooks[owner] = [Hook(owner, method, wrap) for method, wrap in around.items()]
 
     def take_off(self):
         for hooks in self._hooks.values():
