@@ -336,6 +336,9 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the first non-empty line of the message; put the exception type before a line of at most three words."""
+    """Return the first non-empty line of an exception's message.
+
+    A line of at most three words says little, so the type of the exception is put before it.
+    """
     line = next((text.strip() for text in str(error).splitlines() if text.strip()), "")
     return line if len(line.split()) > 3 else f"{type(error).__name__}: {line}".rstrip(": ")

@@ -89,6 +89,19 @@ def read_all(path: Path | str, limit: int, kind: str) -> bytes:
     return data
 
 
+def read_text(path: Path | str, limit: int, kind: str) -> str:
+    """Read an untrusted UTF-8 text completely. Raises FormatError as ``read_all``, and for other bytes."""
+    return utf8(read_all(path, limit, kind), path)
+
+
+def utf8(data: bytes, path: Path | str) -> str:
+    """Decode UTF-8 text of an untrusted file. Raises FormatError for other bytes."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise FormatError(f"{path} is damaged: it is not UTF-8 text") from None
+
+
 def read_whole(path: Path | str) -> bytes:
     """Read a file completely, up to its size when it was opened. Raises OSError."""
     with open_file(path) as file:

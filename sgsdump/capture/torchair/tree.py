@@ -21,7 +21,6 @@ from sgsdump.capture.programs.control import DISK_FULL
 from sgsdump.capture.torchair.operators import logger
 from sgsdump.dumps.formats.ascend.ascend_dir import INDEX
 
-SECONDS = 0.05  # shortest time between two looks at the free space
 _IN_FOLDERS = re.compile(r"[./\\\s]")
 
 
@@ -37,7 +36,6 @@ class Tree:
         self._lock = threading.Lock()
         self._of_time: tuple[int, Path] | None = None
         self._last = 0
-        self._looked = -SECONDS  # when the free space was read
 
     def step(self, device: int, graph: str, number: int, index: int) -> Step:
         """Create the folder of a step. Raises OSError."""
@@ -53,10 +51,8 @@ class Tree:
 
     def room(self, least: int) -> bool:
         """Return whether ``least`` bytes are free on the disk; if not, report it once and stop writing."""
-        now = time.monotonic()
-        if self.stopped or now - self._looked < SECONDS:
-            return not self.stopped
-        self._looked = now
+        if self.stopped:
+            return False
         free = shutil.disk_usage(self.path).free
         if free < least:
             self.stop(f"{DISK_FULL} {free >> 20}")

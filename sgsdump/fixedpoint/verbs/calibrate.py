@@ -258,7 +258,7 @@ def with_metric(made: FixedModel, feeds: Feeds, metric: UserMetric | None, progr
 
 
 def level_of(told: str | None, quant_file: Path | None, plan_of: Path | None = None) -> str:
-    """Return the calibration level: given by the user, or read from the log of a calibration, or the default.
+    """Return the calibration level: the user's level, else the level in the quant file's log, else the default.
 
     With a plan or a quant file, the level raises no convolution to INT16. Raises ConfigError if both a plan and a
     quant file are given.

@@ -55,7 +55,7 @@ from sgsdump.dumps.formats.shared import npy_file
 from sgsdump.dumps.formats.shared.torch_tensors import read_tensors
 from sgsdump.dumps.runs import Run
 from sgsdump.errors import FormatError, ValuesError
-from sgsdump.files.bounded_read import open_file, read_all
+from sgsdump.files.bounded_read import open_file, read_text
 from sgsdump.files.folder import inside, leads_out
 from sgsdump.files.json_yaml import json_of
 from sgsdump.sidecars.ge_proto import Graph, GraphOperator
@@ -417,10 +417,7 @@ def _one_document(path: Path) -> Path:
 
 
 def _data(path: Path) -> Mapping[str, Any]:
-    try:
-        text = read_all(path, MOST_BYTES, "a dump.json").decode()
-    except UnicodeDecodeError:
-        raise FormatError(f"{path} is damaged: it is not UTF-8 text") from None
+    text = read_text(path, MOST_BYTES, "a dump.json")
     document = json_of(text, path)
     data = document.get("data") if isinstance(document, dict) else None
     if not isinstance(data, dict):

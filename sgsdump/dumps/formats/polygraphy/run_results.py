@@ -38,6 +38,7 @@ from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats.shared import npy_file
 from sgsdump.errors import FormatError
+from sgsdump.files.bounded_read import utf8
 from sgsdump.files.json_yaml import json_of
 from sgsdump.files.mapped import MappedFile, Source, map_file
 from sgsdump.tensors.tensor import Tensor, TensorInfo
@@ -101,10 +102,7 @@ def _without_arrays(data: MappedFile, path: Path) -> tuple[str, list[Place]]:
             raise FormatError(f"{path} is cut off inside an array")
         parts.append(str(len(places)).encode())
         places.append(Place(match.end(), position - 1 - match.end()))
-    try:
-        return b"".join(parts).decode(), places
-    except UnicodeDecodeError:
-        raise FormatError(f"{path} is damaged: it is not UTF-8 text") from None
+    return utf8(b"".join(parts), path), places
 
 
 def _outputs(document: Any, path: Path) -> Iterator[tuple[str, Any]]:

@@ -40,7 +40,7 @@ from sgsdump.dumps.dump import Damage, Dump, Operator, Record, Value
 from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats.torch.debug_mode_lines import UNKNOWN, Hash, OperatorLine, Seen, parsed
 from sgsdump.errors import FormatError
-from sgsdump.files.bounded_read import read_all
+from sgsdump.files.bounded_read import read_text
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
@@ -79,10 +79,7 @@ def recognises(path: Path, head: bytes) -> bool:
 
 def read(path: Path) -> Dump:
     """Read the text. Raises FormatError if it has no operator."""
-    try:
-        text = read_all(path, MOST_BYTES, "the text of DebugMode").decode()
-    except UnicodeDecodeError:
-        raise FormatError(f"{path} is damaged: it is not UTF-8 text") from None
+    text = read_text(path, MOST_BYTES, "the text of DebugMode")
     run = _Run()
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):

@@ -47,7 +47,11 @@ Hash = float | int | str
 
 
 class Seen(NamedTuple):
-    """A tensor in a line: its number ("" without ids), element type, and shape (None if it is symbolic)."""
+    """A tensor that a line names.
+
+    number  id of the tensor, "" if the log has no ids.
+    shape   None if the shape is symbolic.
+    """
 
     number: str
     dtype: np.dtype

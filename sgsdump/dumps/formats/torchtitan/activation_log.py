@@ -45,7 +45,7 @@ from sgsdump.dumps.dump import Damage, Dump, Operator, Record, Value
 from sgsdump.dumps.format import HEAD_BYTES, Format, checked_shape
 from sgsdump.dumps.runs import Run
 from sgsdump.errors import FormatError
-from sgsdump.files.bounded_read import open_file, read_all
+from sgsdump.files.bounded_read import open_file, read_text
 from sgsdump.files.folder import leads_out
 from sgsdump.tensors.dtypes import KNOWN
 from sgsdump.tensors.statistics import Statistics
@@ -81,10 +81,7 @@ def read(path: Path) -> Dump:
         if len(logs) != 1:
             raise FormatError(f"{path} holds the logs of {len(logs)} ranks. Name one of them")
         path = logs[0]
-    try:
-        text = read_all(path, MOST_BYTES, "a log of activations").decode()
-    except UnicodeDecodeError:
-        raise FormatError(f"{path} is damaged: it is not UTF-8 text") from None
+    text = read_text(path, MOST_BYTES, "a log of activations")
     notes: list[str] = []
     blocks = dict(_blocks(text, notes))
     first = text.partition("\n")[0].removeprefix(_BEGIN.decode())

@@ -46,7 +46,7 @@ from sgsdump.dumps.format import HEAD_BYTES, Format, checked_shape
 from sgsdump.dumps.formats.shared import safetensors_file
 from sgsdump.dumps.runs import Run
 from sgsdump.errors import FormatError, ValuesError
-from sgsdump.files.bounded_read import open_file, read_all
+from sgsdump.files.bounded_read import open_file, read_text
 from sgsdump.files.folder import inside, leads_out
 from sgsdump.files.json_yaml import json_of
 from sgsdump.files.mapped import map_file
@@ -95,16 +95,13 @@ def read(path: Path) -> Dump:
         if len(trees) != 1:
             raise FormatError(f"{path} holds the trees of {len(trees)} models. Name one of them")
         path = trees[0]
-    try:
-        text = read_all(path, MOST_BYTES, "a tree of transformers").decode()
-    except UnicodeDecodeError:
-        raise FormatError(f"{path} is damaged: it is not UTF-8 text") from None
+    text = read_text(path, MOST_BYTES, "a tree of transformers")
     tree = _Tree(path)
     tree.add(json_of(text, path))
     records = tree.records()
     if not records:
         raise FormatError(f"{path} has no tensor")
-    return Dump(records, FORMAT.name, None, path, tree.notes(), tree.network)
+    return Dump(records, FORMAT.name, None, path, [*_unread(path), *tree.notes()], tree.network)
 
 
 class _Tree:
@@ -293,6 +290,15 @@ def _trees(folder: Path) -> dict[str, Path]:
             if file.is_file() and not leads_out(file, folder) and _begins(file):
                 trees.setdefault(file.name.removesuffix(ending), file)
     return trees
+
+
+def _unread(path: Path) -> list[str]:
+    """Return a note if only the summary could be read, although the tree with values exists."""
+    whole, summary = ENDINGS
+    values = path.with_name(path.name.removesuffix(summary) + whole)
+    if not path.name.endswith(summary) or not values.is_file():
+        return []
+    return [Damage(f"{values} is empty or damaged; the statistics are those of {path.name}")]
 
 
 def _begins(file: Path) -> bool:

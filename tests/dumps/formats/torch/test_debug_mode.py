@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -183,20 +187,43 @@ def test_genuine_texts_hold_the_forward_and_the_backward_run(shared: Any) -> Non
     assert not dump.notes
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("hashes", [{"hash_fn": "norm"}, {"hash_inputs": True}, {"hash_fn": ["norm", "hash_tensor"]}])
-def test_runs_of_the_installed_torch(options: str, hashes: dict[str, Any], tmp_path: Path) -> None:
+HASHES = [{"hash_fn": "norm"}, {"hash_inputs": True}, {"hash_fn": ["norm", "hash_tensor"]}]
+RUNS = """
+import json, sys
+import torch
+from dumps.formats import peer_programs
+options, hashes = json.loads(sys.argv[1])
+texts = {}
+faults = [(fault, "float32") for fault in ("good", "eps", "weight", "gelu")]
+for fault, dtype in [*faults, ("good", "bfloat16")]:
+    net, x = (one.to(getattr(torch, dtype)) for one in (peer_programs.network(fault), peer_programs.data()))
+    for name, option in options.items():
+        for number, kind in enumerate(hashes):
+            texts[f"{fault} {dtype} {name} {number}"] = peer_programs.debug_mode(net, x, kind, **option)
+json.dump(texts, sys.stdout)
+"""
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict[str, str]:
+    """Texts of DebugMode from a process of their own: other tests leave torch's module tracking changed."""
     pytest.importorskip("torch.utils._debug_mode")
-    from dumps.formats import peer_programs
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[3]), *sys.path])}
+    words = [sys.executable, "-c", RUNS, json.dumps([OPTIONS, HASHES])]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
+    made: dict[str, str] = json.loads(done.stdout)
+    return made
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("number", range(len(HASHES)))
+def test_runs_of_the_installed_torch(options: str, number: int, texts: dict[str, str], tmp_path: Path) -> None:
+    hashes = HASHES[number]
 
     def run(fault: str, dtype: str = "float32") -> Dump:
-        import torch
-
-        element_type = getattr(torch, dtype)
-        net, x = peer_programs.network(fault).to(element_type), peer_programs.data().to(element_type)
         folder = tmp_path / f"{fault}_{dtype}"
         folder.mkdir(exist_ok=True)
-        return opened(folder, peer_programs.debug_mode(net, x, hashes, **OPTIONS[options]))
+        return opened(folder, texts[f"{fault} {dtype} {options} {number}"])
 
     good = run("good")
     assert good["t_0/output.0" if options == "nothing" else "head/t_0/output.0"].dtype == np.float32

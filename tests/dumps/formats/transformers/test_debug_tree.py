@@ -188,6 +188,16 @@ def test_several_models_are_runs(tmp_path: Path, shared: Any) -> None:
         open_dump(tmp_path / "run")
 
 
+def test_a_tree_that_only_its_summary_replaces_is_noted(tmp_path: Path, shared: Any) -> None:
+    source = shared / "peers/transformers"
+    folder = next(path.parent for path in sorted(source.rglob("*_debug_tree_SUMMARY.json")))
+    shutil.copytree(folder, tmp_path / "tree")
+    (file,) = (tmp_path / "tree").glob("*_debug_tree_SUMMARY.json")
+    file.with_name(file.name.replace("SUMMARY", "FULL_TENSORS")).write_text("")
+    dump = open_dump(tmp_path / "tree")
+    assert any("is empty or damaged; the statistics are those of" in note for note in dump.notes)
+
+
 def test_a_summary_alone_has_the_statistics(tmp_path: Path, shared: Any) -> None:
     folder = tmp_path / "run"
     shutil.copytree(shared / "peers/transformers/text_good", folder)

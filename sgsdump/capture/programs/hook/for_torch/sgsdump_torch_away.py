@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 from sgsdump_records import Values
-from sgsdump_torch_devices import Reader, statistics_of
+from sgsdump_torch_devices import Reader, statistics_of, statistics_on_device
 from sgsdump_torch_memories import NOTHING, span_of, stands, storage_of, view_of
-from sgsdump_torch_statistics import checksum_of, statistics
+from sgsdump_torch_statistics import checksum_of
 from sgsdump_torch_tensors import in_c_order, payload, unreadable, version, why_not_plain
 
 GONE = "a kernel outside torch changed it, and its values were gone at the end of the round"
@@ -80,7 +80,7 @@ class Away:
         return self._taking.memories.of_storage(record.storage).reference
 
     def _figures(self, round, record, tensor, counted):
-        """Read statistics, once for all views of one piece of memory."""
+        """Read the statistics of a tensor. Views of the same piece of memory share one read."""
         taking = self._taking
         span = span_of(tensor)
         of_span = taking.memories.of_storage(record.storage).figures
@@ -96,16 +96,13 @@ class Away:
         read = Read(record, tensor, self._memory_of(record))
         read.checksum = self._reader.checksum(tensor)
         is_new = record.stored is None and record.number not in self._reads
-        if is_new or read.checksum is None or not record.weight:
-            lying = tensor.detach().resolve_conj().resolve_neg()
-            lying = lying.clone() if lying.is_contiguous() else lying.contiguous()
-            if read.checksum is None:
-                read.checksum = self._reader.checksum(lying)
-            if is_new:
-                read.elements = self._reader.elements(lying)
-                self._reads[record.number] = read
-            elif not record.weight:  # a kernel outside torch may write to it more than once in a round
-                read.copy = self._reader.held_copy(lying)
+        if is_new:
+            read.elements = self._reader.elements(tensor)
+            self._reads[record.number] = read
+        elif not record.weight:  # a kernel outside torch may write to it more than once in a round
+            read.copy = self._reader.copy(tensor)
+        if read.checksum is None:  # the elements do not fill their memory
+            read.checksum = self._reader.checksum(self._reader.copy(tensor))
         return read
 
     def _told(self, port, record, read):
@@ -161,7 +158,6 @@ class Read:
 
     sample, checksum, figures, elements   ``Coming`` of each; None if it is not read.
     copy       the elements, still on the device; needed only if they are not the recorded ones.
-    memory     weak reference to the storage, which may outlive the tensor.
     is_first   whether the record had no statistics before; is_again: whether its figures are known if the sample is
                the same.
     """
@@ -190,7 +186,7 @@ class Read:
         if not self.is_again:
             return True, None  # a tensor without statistics, such as bool
         tensor = self._still_there()
-        return tensor is not None, None if tensor is None else statistics(tensor)
+        return tensor is not None, None if tensor is None else statistics_on_device(tensor)
 
     def elements_now(self):
         """Return the elements in C order; None if they were not read and are gone."""

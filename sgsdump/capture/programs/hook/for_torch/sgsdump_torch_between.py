@@ -124,7 +124,7 @@ class Between:
             _add_values(facts, in_c_order(tensor))
             return facts
         self._steps.taking.devices.meet(tensor)
-        coming = self._reader.elements(tensor.detach().resolve_conj().resolve_neg().clone().contiguous())
+        coming = self._reader.elements(tensor)
         self._waiting.append(lambda dtype=tensor.dtype: _add_values(facts, coming.data.view(dtype)))
         if self._reader.is_full():
             self._fetch()

@@ -54,7 +54,7 @@ class Devices:
 
     def are_capturing(self):
         """Return whether the current stream of a device is being captured: nothing on it can be read, or waited for."""
-        return any([ask() for ask in self._asks])  # noqa: C419  (a list: faster for none or one)
+        return any(ask() for ask in self._asks)
 
 
 def module_of(kind):
@@ -133,18 +133,23 @@ class Reader:
         pieces = checksum_parts(tensor)
         return None if pieces is None else self._bring(tensor.device, pieces)
 
-    def elements(self, lying):
-        """Copy a tensor in C order to the host."""
-        size = lying.numel() * lying.element_size()
-        flat = lying.reshape(-1)
+    def copy(self, tensor):
+        """Return a copy in C order that stays on the device. It counts as held."""
+        self.held += tensor.numel() * tensor.element_size()
+        lying = _in_c_order(tensor)
+        return lying.clone() if lying.data_ptr() == tensor.data_ptr() else lying
+
+    def elements(self, tensor):
+        """Copy a tensor's elements, in C order, to the host."""
+        size = tensor.numel() * tensor.element_size()
         if not size:
             return Coming(torch.empty(0, dtype=torch.uint8))
-        self.held += size
-        if size > MOST_HELD:
-            return Coming(flat.cpu().view(torch.uint8))
+        if size > MOST_HELD:  # a copy on the device would need as much memory again
+            self.held += size
+            return Coming(_in_c_order(tensor).reshape(-1).cpu().view(torch.uint8))
         self.reads += 1
-        flat = flat.view(torch.uint8)
-        device, coming = lying.device, Coming()
+        flat = self.copy(tensor).reshape(-1).view(torch.uint8)
+        device, coming = tensor.device, Coming()
         host = _pinned(size)
         side = self._side(device)
         if side is None:
@@ -158,11 +163,6 @@ class Reader:
         self._small.setdefault(device, [])
         self._large.append((flat, host, coming))
         return coming
-
-    def held_copy(self, lying):
-        """Return a copy that stays on the device, and counts as held."""
-        self.held += lying.numel() * lying.element_size()
-        return lying
 
     def fetch(self):
         """Wait once for each device; all data that were read are there then."""
@@ -219,7 +219,7 @@ class Reader:
                 current.wait_stream(stream)
 
 
-def statistics_now(tensor):
+def statistics_on_device(tensor):
     """Return maximum, minimum, mean and L2 norm of a tensor, computed on its device; None if there are none."""
     reader = Reader()
     coming = reader.figures(tensor)
@@ -273,6 +273,11 @@ def _figures(tensor):
     numbers[2].copy_(floats.sum())
     numbers[3].copy_(torch.linalg.vector_norm(floats))
     return words
+
+
+def _in_c_order(tensor):
+    """Return a tensor's elements in C order on its device, without a copy if they already are."""
+    return tensor.detach().resolve_conj().resolve_neg().contiguous()
 
 
 def _pinned(size):

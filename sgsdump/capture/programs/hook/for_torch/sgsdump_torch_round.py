@@ -33,6 +33,7 @@ SIMPLE = frozenset((bool, int, float, str, type(None)))
 # Types that enter the key of arguments unchanged.
 KEYED = SIMPLE | CONSTANTS
 MOST_IN_LIST = 100
+NON_BLOCKING = "non_blocking"
 NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
@@ -223,6 +224,7 @@ class Facts:
     """Facts of an operator's schema, read once.
 
     texts  index texts of its arguments, by the key of ``read``.
+    late   position of the argument ``non_blocking``; None if the operator has none.
     """
 
     def __init__(self, func):
@@ -234,7 +236,7 @@ class Facts:
         if schema is None:  # torch.cond and similar
             self.kind, self.skipped = "higher_order.{}".format(getattr(func, "__name__", "operator")), False
             self.arguments, self.defaults, self.out, self.writes = [], {}, set(), []
-            self.overload = self.late = ""
+            self.overload, self.late = "", None
             self.tensors: tuple[int, ...] = ()
             self.gives = self.resizes = self.brings = self.is_view = False
             self.scratch = ()
@@ -253,7 +255,7 @@ class Facts:
         }
         self.tensors = () if takes_numbers(name) else _tensors_of(schema)
         self.out = {argument.name for argument in schema.arguments if getattr(argument, "is_out", False)}
-        self.late = "non_blocking" if "non_blocking" in self.arguments else ""
+        self.late = self.arguments.index(NON_BLOCKING) if NON_BLOCKING in self.arguments else None
         self.is_view = any(returned.alias_info is not None for returned in schema.returns)
         self.writes = [
             (index, argument.name)
@@ -263,10 +265,9 @@ class Facts:
 
     def is_late(self, args, kwargs):
         """Return whether the operator returns before the values of its result are on the host."""
-        if not self.late:
+        if self.late is None:
             return False
-        index = self.arguments.index(self.late)
-        return bool(args[index] if index < len(args) else kwargs.get(self.late))
+        return bool(args[self.late] if self.late < len(args) else kwargs.get(NON_BLOCKING))
 
     def is_made_of_others(self, inputs):
         """Return whether torch implements an operator only by other operators, on the device of its inputs.

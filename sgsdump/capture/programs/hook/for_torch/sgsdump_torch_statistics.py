@@ -66,14 +66,14 @@ if hasattr(os, "register_at_fork"):
 def statistics(tensor):
     """Return maximum, minimum, mean and L2 norm, the last two summed in float64; None if empty, bool or complex.
 
-    A NaN makes all four NaN. A sum of squares beyond float64 gives an infinite norm.
+    The tensor is on the CPU. A NaN makes all four NaN. A sum of squares beyond float64 gives an infinite norm.
     """
     size = tensor.numel()
     kind = KINDS.get(tensor.dtype)
     if not size or (kind is None and (tensor.dtype is torch.bool or tensor.is_complex())):
         return None
-    if not tensor.is_cpu or tensor.is_neg() or not fills_its_memory(tensor):
-        tensor = in_memory_order(tensor.detach().resolve_neg().cpu())
+    if tensor.is_neg() or not fills_its_memory(tensor):
+        tensor = in_memory_order(tensor.detach().resolve_neg())
     if kind is None:
         least, most, total, squares = _sums_by_torch(in_memory_order(tensor))
     else:
@@ -87,7 +87,7 @@ def sample_of(tensor):
     A tensor of up to WHOLE bytes gets a checksum of all bytes, a larger one a sample of SAMPLED bytes.
     """
     size = tensor.numel() * tensor.element_size()
-    if size <= WHOLE or not tensor.is_cpu:
+    if size <= WHOLE:
         return checksum_of(tensor)
     if (not tensor.is_contiguous() and not fills_its_memory(tensor)) or tensor.is_conj() or tensor.is_neg():
         return None

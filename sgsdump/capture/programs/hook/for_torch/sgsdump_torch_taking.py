@@ -163,7 +163,7 @@ class Taking:
         if tensor.is_cpu:
             return in_c_order(tensor)
         self.devices.meet(tensor)
-        coming = reader.elements(tensor.detach().resolve_conj().resolve_neg().contiguous())
+        coming = reader.elements(tensor)
         return lambda: coming.data
 
     def _say_step(self, round, **facts):
@@ -326,7 +326,10 @@ class Taking:
         return record
 
     def with_figures(self, record, figures, view, is_first):
-        """Return a record with these statistics: a new one if the record had others; ``is_first``: it had none."""
+        """Give a record these statistics and return the record; if it had others, return a new record instead.
+
+        ``is_first``: whether the record had no statistics before.
+        """
         if not is_first:
             if (figures_text(figures) if figures else "") == record.stats:  # compared as text: NaN never equals NaN
                 return record
