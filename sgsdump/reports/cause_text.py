@@ -55,8 +55,9 @@ def cause_text(finding: Finding, by_flow: bool = True, images: int = 0) -> str:
         return argument_text(finding)
     if finding.kind == "another tensor":
         return (
-            f"tensor {called(finding)} of the sample holds the values of another tensor. In the benchmark these values "
-            f"are in {finding.facts['found']}"
+            f"tensor {called(finding)} of the sample holds the values of another tensor. In the benchmark, these "
+            "values "
+            f"belong to {finding.facts['found']}"
         )
     if finding.kind == "not finite":
         return f"NaN or Inf appear first at {called(finding)}: {odd_text(finding)}"
@@ -163,7 +164,7 @@ def between_rounds_text(finding: Finding) -> str:
     facts = finding.facts
     names = listed([shortened(name) for name in finding.names], FEW)
     inputs = f"all earlier rounds are equal, but inputs of this round differ ({names})" if names else ""
-    where = "outside the modules, between the previous round and this round (sampling, logits processing or cache)"
+    where = "the first difference is outside the modules, between two rounds (sampling, logits processing or cache)"
     if "source" not in facts:
         unlike = [
             f"{facts[f'unlike {side}']} in the {side}" for side in ("sample", "benchmark") if f"unlike {side}" in facts
@@ -172,16 +173,16 @@ def between_rounds_text(finding: Finding) -> str:
         seen = "the operators recorded there are equal" if is_recorded else "the operators there were not recorded"
         if unlike:
             seen = f"the operators there first differ at {' and '.join(unlike)}"
-        return f"{where}: {inputs}; {seen}"
+        return f"{where}; {inputs}; {seen}"
     at = " and ".join(dict.fromkeys(line for line in (facts["sample source"], facts["source"]) if line))
     operator = f"{finding.op_type}{f', called at {at},' if at else ''}"
     if "argument" in facts:
         what = f"{facts['argument']} is {facts['sample']} in the sample and {facts['benchmark']} in the benchmark"
-        text = f"{operator} has the same input tensors on both sides, but its argument {what}"
+        text = f"{operator} has equal input tensors in both dumps, but its argument {what}"
     else:
         why = ", because it draws random numbers" if "random" in facts else ""
-        text = f"{operator} has the same input tensors on both sides, but different outputs{why}"
-    return f"{where}: {text}{f'; {inputs}' if inputs else ''}"
+        text = f"{operator} has equal input tensors in both dumps, but different outputs{why}"
+    return f"{where}. Operator {text}{f'; {inputs}' if inputs else ''}"
 
 
 def explanation_text(finding: Finding, images: int = 0) -> str:
@@ -213,9 +214,8 @@ def _rounding_text(finding: Finding) -> str:
         )
     unseen = finding.facts.get("unseen")
     but = f"; the quantised weights of {unseen} were not checked" if unseen else ""
-    return (
-        f"all differences are rounding to {types}. Weights, arguments and the result of each operator were checked{but}"
-    )
+    return f"all differences are caused by rounding to {types}. The weights, arguments and results of all operators were "
+        f"checked{but}"
 
 
 def called(finding: Finding) -> str:

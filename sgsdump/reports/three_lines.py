@@ -115,7 +115,8 @@ def cause_line(verdict: Verdict) -> str:
         return f"Cause: {shown(cause_text(verdict.cause, verdict.by_flow, verdict.images))}."
     explanation = verdict.explanation
     if explanation is not None and verdict.outcome != "PASS":
-        return f"No single cause: {shown(explanation_text(explanation, verdict.images))}."
+        none = "No cause" if explanation.kind == "rounding" else "No single cause"
+        return f"{none}: {shown(explanation_text(explanation, verdict.images))}."
     reasons = {
         "PASS": f"no {verdict.noun} exceeds the limits",
         "EQUAL": "all compared values are equal" if not verdict.by_statistics else _ON_STATISTICS,
@@ -202,7 +203,7 @@ def _effect(recommendation: Recommendation, images: int) -> Iterator[str]:
             start = "" if after in measured else f"{label} "
             yield f"{start}{expected[error]:.3g} → {expected[after]:.3g} expected on new images"
     if "rate_after" in measured:
-        yield f"weights {percent(measured['rate'])} → {percent(measured['rate_after'])} of their INT16 size"
+        yield f"weight size {percent(measured['rate'])} → {percent(measured['rate_after'])} of the INT16 size"
     if recommendation.within is False:
         yield "an output still exceeds the limits"
 

@@ -103,7 +103,7 @@ def test_rounding_alone_is_said_and_nothing_is_blamed(narrow):
     named, findings, said = blamed(dump(net(narrow)), dump(net(torch.float32)))
     assert named == []
     assert [finding.facts["types"] for finding in findings if finding.kind == "rounding"] == [str(narrow)[6:]]
-    assert "No single cause: all differences are rounding to" in said
+    assert "No cause: all differences are caused by rounding to" in said
 
 
 @pytest.mark.parametrize("narrow", [torch.bfloat16, torch.float16], ids=str)

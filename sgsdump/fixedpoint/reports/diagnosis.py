@@ -440,7 +440,8 @@ def steps(diagnosis: Diagnosis) -> Iterator[Step]:
     for finding in advice.causes:
         if finding.facts["reason"] == "clipped":
             yield Step(
-                f"Calibrate again, on images like the given images: the values of {finding.facts['input']} exceed its "
+                f"Calibrate again on images that resemble the given images: the values of {finding.facts['input']} "
+                "exceed its "
                 f"range, and INT16 does not help."
             )
     still = [name for name, figures in diagnosis.outputs.outputs.items() if figures.hardly_moved]

@@ -103,19 +103,22 @@ def _part_text(finding: Finding, on: str) -> str:
             else "the error is no smaller"
         )
         return (
-            f"the largest part of the error comes from {_operator(finding)}. It reads the image, so its input always "
+            f"the output error is within the limits, and its largest part comes from {_operator(finding)}. This "
+            "operator reads the image, so its input always "
             f"has 8 bits. {on}: with all other convolutions at INT16, {least}"
         )
     if reason == "clipped":
         return (
-            f"the largest part of the error comes from the calibration range of {finding.facts['input']}, input of "
+            "the output error is within the limits, and its largest part comes from the calibration range of "
+            f"{finding.facts['input']}, input of "
             f"{_operator(finding)}, which is too narrow for its values"
         )
     what = f"tensor {finding.facts['input']}, input of {_operator(finding)}"
     if is_of_weights(finding):
         what = f"the weights of {_operator(finding)}, which have the bit width of its input {finding.facts['input']}"
     return (
-        f"the largest part of the error comes from {what}. {on}: raising this input to INT16 removes "
+        f"the output error is within the limits, and its largest part comes from {what}. {on}: raising this input to "
+        "INT16 removes "
         f"{_removed(finding)}"
     )
 

@@ -87,7 +87,8 @@ def _odd(finding: Finding) -> str:
     )
     if figures["wide_after"] < figures["wide"]:
         text += (
-            f". The number of convolutions at INT16 changes from {figures['wide']:.0f} to {figures['wide_after']:.0f}"
+            f". The number of convolutions that need INT16 changes from {figures['wide']:.0f} "
+            f"to {figures['wide_after']:.0f}"
         )
     return text
 
@@ -289,10 +290,10 @@ _REMEDIES = {
     ),
     WEIGHTS: lambda finding: f"use {A_SCALE_PER_CHANNEL}",
     ODD: lambda finding: f"remove {listed(list(finding.names), MOST_NAMED)} from the calibration images",
-    UNLIKE: lambda finding: "calibrate on images like the given images",
-    WIDE: lambda finding: "calibrate again on images like the given images, without other images",
+    UNLIKE: lambda finding: "calibrate on images that resemble the given images",
+    WIDE: lambda finding: "calibrate again, using only images that resemble the given images",
     CLIPPED: lambda finding: (
-        f"calibrate again, on images like the given images, to widen the range of {finding.facts['input']}"
+        f"calibrate again on images that resemble the given images; this widens the range of {finding.facts['input']}"
     ),
     FLAT: lambda finding: "calibrate on bright and dark images, as the camera will deliver them",
     OPERATOR: lambda finding: (

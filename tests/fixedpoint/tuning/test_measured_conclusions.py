@@ -289,7 +289,7 @@ def test_a_clipped_range_is_named_though_16_bits_do_not_help(folder, capsys):
     assert main(line.split()) == 0
     out = capsys.readouterr().out
     assert "\nCause: the calibration range of r1 is 0 to 0.1; the given images need 0 to " in out
-    assert "\nNext: calibrate again, on images like the given images, to widen the range of r1." in out
+    assert "\nNext: calibrate again on images that resemble the given images; this widens the range of r1." in out
 
 
 def test_a_network_that_stays_in_float_gets_no_clean_bill(folder, capsys):

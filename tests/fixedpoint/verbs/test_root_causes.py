@@ -222,7 +222,7 @@ def test_ranges_of_dim_pictures_are_told_as_of_others(net):
     ranges = _ranges("dim")
     found = _diagnosed(ranges=ranges)
     assert _causes(found)[0][0] == "unlike pictures" and "are outside the calibration ranges" in found.verdict[1]
-    assert found.report.next_steps[0].text == "Calibrate on images like the given images."
+    assert found.report.next_steps[0].text == "Calibrate on images that resemble the given images."
     assert not _causes(_diagnosed("L2", "dim", ranges=ranges)) or "grey levels" in found.verdict[1]
 
 

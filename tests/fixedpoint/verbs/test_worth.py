@@ -138,7 +138,7 @@ def test_pictures_to_judge_by_that_the_ranges_do_not_hold_are_the_cause(folder: 
     said = capsys.readouterr().out
     assert (
         "\nCause: the calibration images differ from the given images" in said
-        and "\nNext: calibrate on images like the given images." in said
+        and "\nNext: calibrate on images that resemble the given images." in said
     )
     assert "judged on" in (folder / "diagnosis" / "report.html").read_text()
 
