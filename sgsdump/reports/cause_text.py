@@ -214,8 +214,10 @@ def _rounding_text(finding: Finding) -> str:
         )
     unseen = finding.facts.get("unseen")
     but = f"; the quantised weights of {unseen} were not checked" if unseen else ""
-    return f"all differences are caused by rounding to {types}. The weights, arguments and results of all operators were "
+    return (
+        f"all differences are caused by rounding to {types}. The weights, arguments and results of all operators were "
         f"checked{but}"
+    )
 
 
 def called(finding: Finding) -> str:
