@@ -1,0 +1,1 @@
+"""Drawing of the compared network: operators, their groups, and their positions."""
