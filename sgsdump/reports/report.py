@@ -19,6 +19,7 @@ from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.comparison.verdict import Verdict, blamed
 from sgsdump.dumps.dump import Dump
+from sgsdump.reports.graph.parts import Part, direct_reads, parts_of
 from sgsdump.reports.layers.table import Entry, left_out_of
 from sgsdump.reports.remarks import trouble, why
 from sgsdump.reports.three_lines import verdict_block
@@ -137,6 +138,9 @@ class Layer:
     sources        names of the nearest compared layers that feed this layer.
     trouble        NaN and Inf of either side as text; "" for none.
     worst_picture  name of the image with the largest error; "" for one image.
+    module         path of the layer's module, such as ``layers.0.attn``; "" if unknown.
+    parts          operators inside the layer that were not compared.
+    reads          what the operator of a layer with parts reads itself.
     """
 
     name: str
@@ -151,6 +155,9 @@ class Layer:
     facts: Facts = Facts()
     worst_picture: str = ""
     details: Details | None = None
+    module: str = ""
+    parts: tuple[Part, ...] = ()
+    reads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -288,6 +295,10 @@ def layers_of(comparison: Comparison, thresholds: Thresholds, context: Context) 
     """Return one layer per row, in order."""
     jumps = {id(row) for row in comparison.jumps} if len(comparison.rows) > 1 else set()
     range_names = pair_ranges([row.names[-1] for row in comparison.rows], context.ranges)
+    names = [row.name for row in comparison.rows]
+    parts = parts_of(names, context.benchmark)
+    direct = direct_reads(parts, context.benchmark)
+    network = context.benchmark.network() if context.benchmark is not None else None
     layers = []
     for row in comparison.rows:
         limits = context.ranges.get(range_names.get(row.names[-1], ""))
@@ -308,6 +319,9 @@ def layers_of(comparison: Comparison, thresholds: Thresholds, context: Context) 
                 facts=_facts(row, context),
                 worst_picture=row.runs.worst if row.runs else "",
                 details=details,
+                module=row.module or (operator.module if (operator := (network or {}).get(row.op_index)) else ""),
+                parts=parts.get(row.name, ()),
+                reads=direct.get(row.name, ()),
             )
         )
     return tuple(layers)

@@ -21,6 +21,7 @@ import numpy as np
 from sgsdump.comparison.details import Details, Heat
 from sgsdump.files.json_yaml import strict
 from sgsdump.reports.charts.bins import of_details, of_errors
+from sgsdump.reports.graph.drawing import drawing_of
 from sgsdump.reports.layers.table import Entry, bar_shares
 from sgsdump.reports.remarks import left_out_title
 from sgsdump.reports.text import copied, number, shown
@@ -36,6 +37,7 @@ STYLES = ("palette.css", "page/page.css", "page/print.css")
 # Each chart has its own script; a script comes after the scripts that it uses.
 SCRIPTS = (
     "data", "terms", "text", "elements", "axes", "selection", "depth", "zoom", "rows", "table",
+    "network", "network_colour", "network_view", "network_moves",
     "neighbours", "histogram", "places", "layer", "tradeoff", "begin",
 )  # fmt: skip
 FIGURES = (
@@ -105,6 +107,7 @@ def document(report: Report) -> dict[str, Any]:
         "tradeoff": _tradeoff(report.tradeoff) if report.tradeoff else None,
         "flow": report.view.by_flow,
         "other": _other(report),
+        "graph": _graph(report),
         "first": indices.get(report.view.first),
     }
 
@@ -288,6 +291,19 @@ def _other(report: Report) -> dict[str, Any] | None:
     then = [report.view.other.figures.get(layer.name) for layer in report.layers]
     figures = [f and [_figure(value) for value in (f.mse, f.cos, f.rmse, f.sqnr)] for f in then]
     return {"label": shown(report.view.other.label), "figures": figures}
+
+
+def _graph(report: Report) -> dict[str, Any] | None:
+    """Return the data of the drawing of the network; None without a drawing."""
+    layers = report.layers
+    return drawing_of(
+        [layer.name for layer in layers],
+        [layer.module for layer in layers],
+        [layer.sources for layer in layers],
+        {layer.name: layer.parts for layer in layers if layer.parts},
+        {layer.name: layer.reads for layer in layers if layer.parts},
+        report.view.by_flow,
+    )
 
 
 def _figure(value: float | None) -> float | str | None:

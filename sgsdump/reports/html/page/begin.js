@@ -6,6 +6,7 @@ function redraw() {
     drawLayer(layers[selection.place]);
     if (pieces) made.clear(); // names are shortened to the width
     drawRows(true);
+    if (graph) drawNetwork();
   }
   if (data.tradeoff) drawTradeoff();
 }
@@ -67,6 +68,7 @@ if (layers.length) {
   $("selected").hidden = false; // before anything is measured, because the table's width depends on it
   startTable();
   startDepth();
+  startNetwork();
   onSelect(drawLayer);
   onSelect((_, asked) => asked && matchMedia("(max-width: 1000px)").matches && $("selected").scrollIntoView());
   selectFirst();
