@@ -254,6 +254,17 @@ def add_junit(parser: argparse._ActionsContainer, text: str) -> None:
     parser.add_argument("--junit", type=Path, metavar="FILE", help=text)
 
 
+def add_page_budget(parser: argparse._ActionsContainer) -> None:
+    """Add --page-budget, the size of the tensor values in an HTML page."""
+    parser.add_argument(
+        "--page-budget",
+        type=lambda text: 0 if text == "0" else size_in_bytes(text),
+        default="10MB",
+        metavar="SIZE",
+        help="most space for tensor values in the HTML page; 0 for none (default: %(default)s)",
+    )
+
+
 def add_stages(parser: argparse._ActionsContainer) -> None:
     """Add ``--stages``: a model whose table pairs the blobs of a Caffe model with the stages of the SDK."""
     parser.add_argument(
@@ -384,9 +395,10 @@ def limit(text: str) -> float:
 
 
 def size_in_bytes(text: str) -> int:
-    """Return a size such as ``500M``, ``20G`` or ``1000`` in bytes."""
-    unit = {"K": 10, "M": 20, "G": 30, "T": 40}.get(text[-1:].upper(), 0)
-    digits = text[:-1] if unit else text
+    """Return a size such as ``500M``, ``20GB`` or ``1000`` in bytes."""
+    number = text[:-1] if text[-2:-1].upper() in ("K", "M", "G", "T") and text[-1:] in "bB" else text
+    unit = {"K": 10, "M": 20, "G": 30, "T": 40}.get(number[-1:].upper(), 0)
+    digits = number[:-1] if unit else number
     if not (digits.isascii() and digits.isdigit() and len(digits) < 16 and int(digits)):
         raise argparse.ArgumentTypeError(f"{text!r} is not a size; write 500M or 20G")
     return int(digits) << unit

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from sgsdump.commands.options import (
     Reading,
     add_output,
+    add_page_budget,
     add_ranges,
     add_run,
     add_runs,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from sgsdump.reports.report import Report
 
 
-RARE = ("--rank", "--stages")
+RARE = ("--rank", "--stages", "--page-budget")
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Options:
     runs: bool
     reading: Reading
     stages: Path | None
+    page_budget: int
     output: Path
 
 
@@ -76,6 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     output = parser.add_argument_group("output")
     add_output(output, "HTML file to write (default: %(default)s)", default=Path("report.html"))
+    add_page_budget(output)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -107,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
     facts += [("pictures", str(pictures))] if pictures else []
     facts += [versions(), *typed(args)]
     title = f"{options.sample.name} against {options.benchmark.name}"
-    context = Context(title, facts, ranges=ranges, sample=sample, benchmark=benchmark)
+    context = Context(title, facts, ranges=ranges, sample=sample, benchmark=benchmark, page_budget=options.page_budget)
     return _written(report_of(comparison, context=context), options.output)
 
 

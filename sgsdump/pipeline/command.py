@@ -425,6 +425,7 @@ def _page(job: Job) -> str:
     from sgsdump.dumps.io import open_dump
     from sgsdump.reports.html.document import render
     from sgsdump.reports.report import Context, report_of
+    from sgsdump.reports.tensors.views import BUDGET
 
     other = job.comparison.compare_dir
     assert other is not None
@@ -432,7 +433,9 @@ def _page(job: Job) -> str:
     comparison = compare(sample, benchmark, details=True, progress=TERMINAL)
     title = f"{job.folder.name} against {other.name}"
     facts = [("sample", str(job.folder)), ("benchmark", str(other))]
-    return render(report_of(comparison, context=Context(title, facts, sample=sample, benchmark=benchmark)))
+    return render(
+        report_of(comparison, context=Context(title, facts, sample=sample, benchmark=benchmark, page_budget=BUDGET))
+    )
 
 
 __all__ = ["add_arguments", "dump", "run"]

@@ -22,6 +22,7 @@ from sgsdump.dumps.dump import Dump
 from sgsdump.reports.graph.parts import Part, direct_reads, parts_of
 from sgsdump.reports.layers.table import Entry, left_out_of
 from sgsdump.reports.remarks import trouble, why
+from sgsdump.reports.tensors.views import TensorView, views_of
 from sgsdump.reports.three_lines import verdict_block
 from sgsdump.reports.verdict import Step, details, next_steps
 from sgsdump.reports.worst_picture import WorstPicture
@@ -67,6 +68,7 @@ class Context:
     sample       dump, for shapes, scales and dataflow; ``benchmark`` likewise.
     attributes   attributes of each layer's operator, as text by name (``attributes_of``).
     bits         bits of the convolutions, by layer.
+    page_budget  largest number of bytes of tensor values in the page.
     """
 
     title: str = "Where accuracy is lost"
@@ -77,6 +79,7 @@ class Context:
     benchmark: Dump | None = None
     attributes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     bits: Mapping[str, Bits] = field(default_factory=dict)
+    page_budget: int = 0
 
 
 PLAIN = Context()
@@ -234,6 +237,7 @@ class Report:
     limits    limits by metric (``cos``, ``rmse``, ``mse``, ``sqnr``), drawn as lines in the chart.
     good      whether the verdict is good; None if the layers decide.
     details   further sentences below the verdict.
+    tensors   8-bit values of some layers, by name (``tensors.views.views_of``).
     """
 
     title: str
@@ -248,6 +252,7 @@ class Report:
     good: bool | None = None
     view: View = View()
     details: tuple[str, ...] = ()
+    tensors: Mapping[str, TensorView] = field(default_factory=dict)
 
 
 def report_of(
@@ -265,6 +270,7 @@ def report_of(
     blobs = {name: texts[BLOB] for name, texts in context.attributes.items() if BLOB in texts}
     concluded = comparison.verdict() if conclusion is None else conclusion
     concluded = replace(concluded, assumptions=())  # the page lists assumptions itself
+    first = _first(comparison, thresholds)
     return Report(
         title=context.title,
         verdict=tuple(verdict_block(concluded)),
@@ -280,8 +286,9 @@ def report_of(
             for note in notes
         ),
         good=None if comparison.is_complete and not blamed(comparison.causes) else False,
-        view=View(_first(comparison, thresholds), comparison.completeness.by_flow),
+        view=View(first, comparison.completeness.by_flow),
         details=details(comparison, thresholds, concluded, blobs),
+        tensors=views_of(comparison.rows, context.sample, context.benchmark, first, context.page_budget),
     )
 
 

@@ -111,6 +111,7 @@ def _page(
     from sgsdump.reports.html.document import render
     from sgsdump.reports.made_by import versions
     from sgsdump.reports.report import Context, report_of
+    from sgsdump.reports.tensors.views import BUDGET
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
     context = Context(
@@ -125,6 +126,7 @@ def _page(
         ranges=read_ranges(options.reading.ranges) if options.reading.ranges else {},
         sample=sample,
         benchmark=benchmark,
+        page_budget=BUDGET,
     )
     return render(report_of(comparison, shown, context, conclusion=options.measuring.verdict_on(comparison, shown)))
 

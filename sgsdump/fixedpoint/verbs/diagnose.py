@@ -230,6 +230,7 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     from sgsdump.reports.comparison import REPORTS
     from sgsdump.reports.post_processing import to_paste
     from sgsdump.reports.report import Context
+    from sgsdump.reports.tensors.views import BUDGET
 
     metric = task.judges.loaded()
     setting = setting_of(task)
@@ -255,6 +256,7 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
         f"{task.network.model.name} in fixed point",
         facts=facts_of(task, feeds, pairs),
         assumptions=[*setting.assumed, *setting.cut_note, *warnings, *subject.notes],
+        page_budget=BUDGET,
     )
     assumed = (*setting.assumed, *setting.cut_note, *subject.notes)
     verdict = verdict_of_diagnosis(diagnosis, comparison, assumed)

@@ -47,6 +47,7 @@ def diagnose_native(task: NativeTask, folder: Path, progress: Progress) -> Found
     from sgsdump.models.feeds.image_list import evenly
     from sgsdump.reports.comparison import REPORTS
     from sgsdump.reports.report import Context, report_of
+    from sgsdump.reports.tensors.views import BUDGET
     from sgsdump.reports.worst_picture import worst_input
 
     limits = task.limits
@@ -64,6 +65,7 @@ def diagnose_native(task: NativeTask, folder: Path, progress: Progress) -> Found
         assumptions=[*task.assumptions],
         sample=found.compared.sample,
         benchmark=found.compared.benchmark,
+        page_budget=BUDGET,
     )
     data = replace(
         comparison.verdict(limits),

@@ -168,6 +168,7 @@ class FirstPlan(Tuned):
         from sgsdump.models.model import open_model
         from sgsdump.reports.made_by import versions
         from sgsdump.reports.report import Context
+        from sgsdump.reports.tensors.views import BUDGET
 
         shown = [
             ("float model", str(self.task.network.model)),
@@ -180,7 +181,7 @@ class FirstPlan(Tuned):
         with open_dump(self.folder / FIXED_DUMP) as sample, open_dump(self.folder / FLOAT_DUMP) as benchmark:
             comparison = compare(sample, benchmark, details=True)
             title = f"{self.task.network.model.name} with the tuned INT16 convolutions"
-            context = Context(title, shown, (), self.result.ranges, sample, benchmark, bits=bits)
+            context = Context(title, shown, (), self.result.ranges, sample, benchmark, bits=bits, page_budget=BUDGET)
             other = first_round(self.rounds)
             return report_of_plan(comparison, model, context, conclusion, self.task.aim, other)
 

@@ -159,6 +159,7 @@ class SmallestPlan(Tuned):
         from sgsdump.models.feeds.by_content import PicturePairs
         from sgsdump.reports.made_by import versions
         from sgsdump.reports.report import Context
+        from sgsdump.reports.tensors.views import BUDGET
 
         model, pairs = self.trial.model, PicturePairs(self.judges, COMPARED)
         fixed = replace(model, proto=self.fixed.proto)
@@ -173,7 +174,7 @@ class SmallestPlan(Tuned):
         ]
         title = f"{model.path.name} with the tuned INT16 convolutions"
         dumps, bits = (compared.sample, compared.benchmark), bits_by(model, fixed, RAISED_BY)
-        context = Context(title, shown, (), self.trial.ranges, *dumps, bits=bits)
+        context = Context(title, shown, (), self.trial.ranges, *dumps, bits=bits, page_budget=BUDGET)
         conclusion = (self.verdict, self.details, self.raised)
         return report_of_plan(compared.comparison, model, context, conclusion, tradeoff=tradeoff_of(self.result))
 

@@ -64,7 +64,9 @@ def drawing_of(
     nodes = _Nodes(names, parts)
     for place, name in enumerate(names):
         after = [names[place - 1]] if place else []
-        nodes.read(place, (direct.get(name, sources[place]) if parts.get(name) else sources[place]) if by_flow else after)
+        nodes.read(
+            place, (direct.get(name, sources[place]) if parts.get(name) else sources[place]) if by_flow else after
+        )
     for number, part in enumerate(nodes.parts, len(names)):
         nodes.read(number, part.reads)
     paths = [tuple(module.split(".")) if module else path_of(name) for name, module in zip(names, modules)]

@@ -38,7 +38,7 @@ STYLES = ("palette.css", "page/page.css", "page/print.css")
 SCRIPTS = (
     "data", "terms", "text", "elements", "axes", "selection", "depth", "zoom", "rows", "table",
     "network", "network_colour", "network_view", "network_moves",
-    "neighbours", "histogram", "places", "layer", "tradeoff", "begin",
+    "neighbours", "histogram", "places", "planes", "tensors", "layer", "tradeoff", "begin",
 )  # fmt: skip
 FIGURES = (
     "mse", "cos", "rmse", "sqnr", "rise", "own_error", "inherited", "in_all", "brings", "gives_back", "mean_rmse",
@@ -82,6 +82,7 @@ def render(report: Report) -> str:
         reasons=_by_reason(report.left_out),
         left_out_title=left_out_title(len(report.left_out) - expected, expected),
         data=_json(report),
+        tensors=_tensors(report),
         style=style,
         script=script,
         style_hash=_hash(style),
@@ -304,6 +305,13 @@ def _graph(report: Report) -> dict[str, Any] | None:
         {layer.name: layer.reads for layer in layers if layer.parts},
         report.view.by_flow,
     )
+
+
+def _tensors(report: Report) -> dict[int, str]:
+    """Return JSON of the values of each layer that has some, by place."""
+    places = {layer.name: place for place, layer in reversed(list(enumerate(report.layers)))}
+    views = {places[name]: view for name, view in report.tensors.items() if name in places}
+    return {place: json.dumps(view.data(), separators=(",", ":")) for place, view in views.items()}
 
 
 def _figure(value: float | None) -> float | str | None:

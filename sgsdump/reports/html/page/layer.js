@@ -4,7 +4,9 @@ function drawLayer(layer) {
     d = layer.details,
     focus = box.contains(document.activeElement) ? document.activeElement.dataset.walk : null;
   // Without a dataflow, the inherited error is unknown.
-  box.replaceChildren(headingOf(layer), typeOf(layer), figuresOf(layer), ...(data.flow ? shareOf(layer) : []));
+  box.replaceChildren(headingOf(layer), typeOf(layer), figuresOf(layer));
+  drawTensors(box, layer);
+  if (data.flow) box.append(...shareOf(layer));
   if (data.flow) drawNeighbours(box, layer);
   box.append(factsOf(layer));
   if (d) drawDetails(box, layer, d);
