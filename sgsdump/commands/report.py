@@ -5,13 +5,20 @@ examples:
   sgsdump report fixed.bin float.bin --ranges log/tensor_min_max.txt -o conv1.html
   sgsdump report fixed/ float/ --runs -o images.html
   sgsdump report diagnosis --before diagnosis_of_monday -o since_monday.html
+  sgsdump report fixed.bin float.bin --serve
 
 the file:
   You can open or email the file; it fetches nothing. It has the verdict, the
   error over the depth of the model, and a table of all layers to sort and
   search. For a selected layer, it shows histograms, the error per channel, and
   where in the image the error is. --ranges adds the minimum, the maximum and
-  the 256 levels between them to the histograms.
+  the 256 levels between them to the histograms. The network is drawn with the
+  error of each operator, and the values of the worst layers are shown as images.
+
+with --serve:
+  The page is not written. A local server shows all tensors at full resolution
+  at an address with a secret token, which only this computer can open. SAMPLE
+  may also be a single dump or the folder of a diagnosis. Ctrl-C stops the server.
 
 exit status:
   0, or 2 on errors. To fail a build, use sgsdump compare --html FILE, which
@@ -44,6 +51,7 @@ if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.dumps.dump import Dump
     from sgsdump.reports.report import Report
+    from sgsdump.reports.server.contents import Contents, Page
 
 
 RARE = ("--rank", "--stages", "--page-budget")
@@ -59,6 +67,7 @@ class Options:
     reading: Reading
     stages: Path | None
     page_budget: int
+    serve: int | None
     output: Path
 
 
@@ -79,6 +88,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output = parser.add_argument_group("output")
     add_output(output, "HTML file to write (default: %(default)s)", default=Path("report.html"))
     add_page_budget(output)
+    output.add_argument(
+        "--serve",
+        type=int,
+        nargs="?",
+        const=0,
+        metavar="PORT",
+        help="show the page at a local address instead of writing it; by default at any free port",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -90,6 +107,8 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
     options = record(Options, args, reading=Reading(args.step, args.rank))
+    if options.serve is not None:
+        return _served(options, options.serve, typed(args))
     if options.before is not None:
         return _report_of_two(options, options.before, typed(args))
     if options.benchmark is None:
@@ -112,6 +131,37 @@ def run(args: argparse.Namespace) -> int:
     title = f"{options.sample.name} against {options.benchmark.name}"
     context = Context(title, facts, ranges=ranges, sample=sample, benchmark=benchmark, page_budget=options.page_budget)
     return _written(report_of(comparison, context=context), options.output)
+
+
+def _served(options: Options, port: int, facts: Sequence[tuple[str, str]]) -> int:
+    """Serve the page of two dumps, of one dump, or of a diagnosis, until interrupted. Raises ConfigError."""
+    from sgsdump.errors import ConfigError
+    from sgsdump.reports.server.pages import of_dump, of_dumps, of_folder, page_in
+    from sgsdump.reports.server.serve import PageServer
+    from sgsdump.sidecars.tensor_min_max import read_ranges
+
+    contents: Contents | Page
+    refused = {"--before": options.before, "--runs": options.runs}
+    for name, value in refused.items():
+        if value:
+            raise ConfigError(f"{name} cannot be combined with --serve; omit one of them")
+    if options.benchmark is not None:
+        sample, benchmark = opened(options.reading, options.sample, options.benchmark)
+        ranges = read_ranges(options.ranges) if options.ranges else {}
+        contents = of_dumps(sample, benchmark, stages_of(options.stages), ranges, _title(options), facts)
+    elif (page := page_in(options.sample)) is not None:
+        contents = of_folder(page)
+    else:
+        contents = of_dump(opened(options.reading, options.sample, options.sample)[0], options.sample.name)
+    server = PageServer(contents, port)
+    print_lines([f"Serving {server.url} (Ctrl-C to stop)"])
+    server.run()
+    return 0
+
+
+def _title(options: Options) -> str:
+    """Return the title of the page of two dumps."""
+    return f"{options.sample.name} against {options.benchmark.name if options.benchmark else ''}"
 
 
 def _written(report: Report, path: Path) -> int:

@@ -218,6 +218,7 @@ class View:
     other     another run to compare with.
     worst     outputs on the image with the largest error.
     graph     files of ``graph_files`` beside the page.
+    measured  whether the layers were compared; otherwise the page has no figures.
     """
 
     first: str = ""
@@ -225,6 +226,7 @@ class View:
     other: OtherRun | None = None
     worst: WorstPicture | None = None
     graph: tuple[str, ...] = ()
+    measured: bool = True
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,10 @@ SCRIPTS = (
 FIGURES = (
     "mse", "cos", "rmse", "sqnr", "rise", "own_error", "inherited", "in_all", "brings", "gives_back", "mean_rmse",
 )  # fmt: skip
+HOW_TO_SEE = (
+    "The page has the values of the outputs and of the layers where the error rises most. To see this layer, "
+    "run sgsdump report SAMPLE BENCHMARK --serve with both dumps."
+)
 MANY_LAYERS = 200
 MOST_ROWS = 300  # a table with more rows has only the visible rows in the page
 CHANNELS = 32
@@ -62,8 +66,11 @@ _RISES = {True: "the error rises here", False: "the error rises here, in file or
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
-def render(report: Report) -> str:
-    """Return the text of the HTML file, without lone surrogates."""
+def render(report: Report, served: bool = False) -> str:
+    """Return the text of the HTML file, without lone surrogates.
+
+    ``served`` is True if the local server sends the page; then the page may ask the server for values.
+    """
     style, script = "".join(map(_part, STYLES)), _script()
     figures = [layer.figures for layer in report.layers]
     expected = sum(entry.expected for entry in report.left_out)
@@ -81,7 +88,8 @@ def render(report: Report) -> str:
         op_types=sorted({layer.op_type for layer in report.layers if layer.op_type}),
         reasons=_by_reason(report.left_out),
         left_out_title=left_out_title(len(report.left_out) - expected, expected),
-        data=_json(report),
+        data=_json(report, served),
+        served=served,
         tensors=_tensors(report),
         style=style,
         script=script,
@@ -90,7 +98,7 @@ def render(report: Report) -> str:
     )
 
 
-def document(report: Report) -> dict[str, Any]:
+def document(report: Report, served: bool = False) -> dict[str, Any]:
     """Return the data of the script.
 
     ``layers`` are in depth order, with figures in full precision (NaN and infinity as text). Counts and curves in
@@ -109,6 +117,9 @@ def document(report: Report) -> dict[str, Any]:
         "flow": report.view.by_flow,
         "other": _other(report),
         "graph": _graph(report),
+        "measured": report.view.measured,
+        "served": served,
+        "howToSee": HOW_TO_SEE,
         "first": indices.get(report.view.first),
     }
 
@@ -178,9 +189,9 @@ def _by_reason(left_out: Sequence[Entry]) -> dict[tuple[str, str], list[Entry]]:
     return groups
 
 
-def _json(report: Report) -> str:
+def _json(report: Report, served: bool) -> str:
     """Return JSON that is safe inside ``<script type="application/json">``."""
-    text = json.dumps(document(report), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(document(report, served), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return text.translate(_ESCAPES)
 
 
@@ -205,6 +216,7 @@ def _layer(layer: Layer, indices: dict[str, int], bins: int, as_text: bool) -> d
         "bits": facts.bits and _bits(facts.bits),
         "attributes": [[shown(name), shown(value)] for name, value in facts.attributes.items()],
         "worst": shown(layer.worst_picture),
+        "module": shown(layer.module),
         "details": json.dumps(details, allow_nan=False, separators=(",", ":")) if details and as_text else details,
     }
     return {name: value for name, value in fields.items() if not (value is None or value is False or value in ("", []))}

@@ -82,43 +82,46 @@ def records_of(dump: Dump) -> Records:
     return {(record.io, record.name): record for record in reversed(dump.records)}
 
 
-def pair_planes(row: Row, sample: Records, benchmark: Records) -> PairPlanes | None:
-    """Return the planes of a row's tensors; None if a side has no values or the sides do not fit.
+def pair_of(row: Row, sample: Records, benchmark: Records) -> Pair | None:
+    """Return the records of a row; None if a dump does not have them, or if only statistics were compared."""
+    ours = sample.get((row.io, row.sample_name), sample.get(("out", row.sample_name)))
+    theirs = benchmark.get((row.io, row.name))
+    return None if ours is None or theirs is None or row.statistics else Pair(ours, theirs, row.paired)
+
+
+def pair_planes(pair: Pair, retried: bool = False) -> PairPlanes | None:
+    """Return the planes of a pair; None if a side has no values or the sides do not fit.
 
     Parameters
     ----------
-    row : Row
-        Compared layer.
-    sample, benchmark : Records
-        Records of the dumps that were compared.
+    pair : Pair
+        Records of both sides.
+    retried : bool
+        Whether the comparison found the order of axes from the values.
 
     Raises
     ------
     FileChanged
         If a file of a dump changed since the dump was opened.
     """
-    ours = sample.get((row.io, row.sample_name), sample.get(("out", row.sample_name)))
-    theirs = benchmark.get((row.io, row.name))
-    if ours is None or theirs is None or row.statistics:
-        return None
-    pair, measures = Pair(ours, theirs, ""), Measures({})
+    measures, layout = Measures({}), pair.sample.tensor.info.layout
     try:
-        if row.retried:
+        if retried:
             measured, _ = measures.measured(pair)
             a, b, turn = measured.sample, measured.benchmark, measured.turn
-            layout = turn.after if turn and turn.side == "benchmark" else ours.tensor.info.layout
+            layout = turn.after if turn and turn.side == "benchmark" else layout
         else:
-            (a, b), layout = measures.fitted(pair), ours.tensor.info.layout
+            a, b = measures.fitted(pair)
     except FileChanged:
         raise
     except SgsdumpError:
         return None
     if not a.array.size or a.array.shape != b.array.shape:
         return None
-    return _as_planes(a, b, row, layout)
+    return _as_planes(a, b, layout)
 
 
-def _as_planes(a: Values, b: Values, row: Row, layout: str | None) -> PairPlanes:
+def _as_planes(a: Values, b: Values, layout: str | None) -> PairPlanes:
     shape = a.array.shape
     if len(shape) == 4 and (view := planes_of(shape, layout)).pictures:
         images, channels, height, width = view.shape

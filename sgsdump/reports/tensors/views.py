@@ -18,7 +18,7 @@ from sgsdump.comparison.row import Row
 from sgsdump.dumps.dump import Dump
 from sgsdump.files.json_yaml import strict
 from sgsdump.progress import SILENT, Progress, each
-from sgsdump.reports.tensors.planes import PairPlanes, pair_planes, records_of
+from sgsdump.reports.tensors.planes import PairPlanes, pair_of, pair_planes, records_of
 
 MOST_LAYERS = 20
 BUDGET = 10_000_000  # bytes of the views in a page
@@ -66,14 +66,6 @@ class TensorView:
     benchmark: np.ndarray
     difference: np.ndarray
 
-    @property
-    def bars(self) -> np.ndarray:
-        """Errors of the planes; with more than ``MOST_BARS`` planes, the largest error of each run of planes."""
-        step = math.ceil(self.count / MOST_BARS)
-        padded = np.concatenate([self.errors, np.zeros(-self.count % step)])
-        largest: np.ndarray = padded.reshape(-1, step).max(axis=1)
-        return largest
-
     def data(self) -> dict[str, Any]:
         """Return the data for the script of the page."""
         planes = [
@@ -87,7 +79,7 @@ class TensorView:
             "size": list(self.size),
             "grid": list(self.benchmark.shape[1:]),
             "planes": planes,
-            "errors": [_figure(error) for error in self.bars.tolist()],
+            "errors": [_figure(error) for error in bars_of(self.errors).tolist()],
             "benchmark": _text(self.benchmark),
             "difference": _text(self.difference),
         }
@@ -127,7 +119,8 @@ def views_of(
     views: dict[str, TensorView] = {}
     left = budget
     for place, row in enumerate(each(progress, chosen, "read", "layer", len(chosen))):
-        planes = pair_planes(row, *sides)
+        pair = pair_of(row, *sides)
+        planes = None if pair is None else pair_planes(pair, row.retried)
         if planes is not None:
             view = view_of(planes, int(left / (len(chosen) - place) / TEXT))
             if view is not None:
@@ -152,7 +145,7 @@ def _rise(row: Row) -> float:
 
 def view_of(planes: PairPlanes, budget: int) -> TensorView | None:
     """Return the view of a tensor in at most ``budget`` bytes; None if not even one plane fits."""
-    errors = _errors(planes)
+    errors = errors_of(planes)
     grid = _grid(planes)
     fitting = budget // (2 * grid[0] * grid[1])
     if not fitting:
@@ -174,7 +167,16 @@ def view_of(planes: PairPlanes, budget: int) -> TensorView | None:
     )
 
 
-def _errors(planes: PairPlanes) -> np.ndarray:
+def bars_of(errors: np.ndarray) -> np.ndarray:
+    """Return the errors of the planes; with more than ``MOST_BARS``, the largest error of each run of planes."""
+    step = math.ceil(len(errors) / MOST_BARS)
+    padded = np.concatenate([errors, np.zeros(-len(errors) % step)])
+    largest: np.ndarray = padded.reshape(-1, step).max(axis=1)
+    return largest
+
+
+def errors_of(planes: PairPlanes) -> np.ndarray:
+    """Return Σ|sample - benchmark| of each plane."""
     errors = np.zeros(planes.count)
     with np.errstate(all="ignore"):
         for first, sample, benchmark in planes.blocks():
@@ -205,12 +207,12 @@ def _plane(sample: np.ndarray, benchmark: np.ndarray, grid: tuple[int, int]) -> 
     finite = both[np.isfinite(both)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
     most = float(size[np.isfinite(size)].max(initial=0.0))
-    at = _largest_of_parts(size, grid)
+    at = largest_of_parts(size, grid)
     shown, differing = benchmark.ravel()[at], difference.ravel()[at]
     return _Plane((low, high, most), (row, column), _bytes(shown, low, high), _bytes(differing, -most, most))
 
 
-def _largest_of_parts(size: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
+def largest_of_parts(size: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
     """Return the flat index of the largest value of each part; parts at the end may be smaller."""
     height, width = size.shape
     if grid == (height, width):

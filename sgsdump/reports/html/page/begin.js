@@ -2,7 +2,7 @@
 
 function redraw() {
   if (layers.length) {
-    drawDepth();
+    if (data.measured) drawDepth();
     drawLayer(layers[selection.place]);
     if (pieces) made.clear(); // names are shortened to the width
     drawRows(true);
@@ -42,6 +42,20 @@ function startTheme() {
   });
 }
 
+// The server compares the dumps meanwhile; then it has a new page.
+async function waitForComparison() {
+  const line = document.querySelector(".verdict p");
+  for (;;) {
+    await new Promise((done) => setTimeout(done, 700));
+    const state = await fetch("state").then((answer) => answer.json(), () => null);
+    if (!state) line.textContent = "The server does not answer any more.";
+    if (!state || (state.failure && (line.textContent = state.failure))) return;
+    if (!state.running && state.isCompared) return location.reload();
+    if (!state.running) return;
+    if (state.of) line.textContent = `Comparing: ${state.done} of ${state.of} layers.`;
+  }
+}
+
 function startCopying() {
   for (const copy of document.querySelectorAll("[data-copy]")) {
     copy.hidden = false;
@@ -67,13 +81,14 @@ async function copied(text) {
 if (layers.length) {
   $("selected").hidden = false; // before anything is measured, because the table's width depends on it
   startTable();
-  startDepth();
+  if (data.measured) startDepth();
   startNetwork();
   onSelect(drawLayer);
   onSelect((_, asked) => asked && matchMedia("(max-width: 1000px)").matches && $("selected").scrollIntoView());
   selectFirst();
 }
 if (data.tradeoff) startTradeoff();
+if (data.served && !data.measured) waitForComparison();
 startWidth();
 startTheme();
 startCopying();

@@ -6,11 +6,11 @@ function drawLayer(layer) {
   // Without a dataflow, the inherited error is unknown.
   box.replaceChildren(headingOf(layer), typeOf(layer), figuresOf(layer));
   drawTensors(box, layer);
-  if (data.flow) box.append(...shareOf(layer));
+  if (data.flow && data.measured) box.append(...shareOf(layer));
   if (data.flow) drawNeighbours(box, layer);
   box.append(factsOf(layer));
   if (d) drawDetails(box, layer, d);
-  else box.append(el("p", { class: "legend" }, "The report has no histograms of this layer."));
+  else if (data.measured) box.append(el("p", { class: "legend" }, "The report has no histograms of this layer."));
   box.scrollTop = 0;
   const again = focus && box.querySelector(`[data-walk="${focus}"]:not([disabled])`);
   if (again) again.focus();
@@ -28,7 +28,7 @@ function headingOf(layer) {
 
 function typeOf(layer) {
   const rise = layer.rises ? el("span", { class: "rise" }, `  ▲ ${HERE}`) : null;
-  return el("p", {}, layer.op ? `${layer.op}  ` : "", el("span", { class: layer.verdict }, layer.verdict), rise);
+  return el("p", {}, layer.op ? `${layer.op}  ` : "", data.measured ? el("span", { class: layer.verdict }, layer.verdict) : null, rise);
 }
 
 function fact(what, value, kind) {
@@ -62,6 +62,7 @@ function factsOf(layer) {
     fact("calibration range", range && range.map((end) => show(number(end))).join(" … ")),
     fact("mean RMSE of the inputs", layer.known.has("mean_rmse") && exact(layer.mean_rmse)),
     fact("worst input", layer.worst),
+    fact("module", layer.module),
     fact("attributes", (layer.attributes || []).map(([name, value]) => `${name} = ${value}`).join(",  "), "wide"),
     fact("remark", layer.note, "wide"),
   );

@@ -1,9 +1,10 @@
 // The neighbours of the selected layer as a small clickable graph: its sources, the layer, its consumers.
-const MOST_NEIGHBOURS = 4;
+const MOST_NEIGHBOURS = 4,
+  NOBODY = data.measured ? "no compared layer" : "no tensor";
 
 function drawNeighbours(box, layer) {
-  const before = neighbours(layer.sources, "no compared layer"),
-    after = neighbours(layer.feeds, "no compared layer");
+  const before = neighbours(layer.sources, NOBODY),
+    after = neighbours(layer.feeds, NOBODY);
   const here = el("div", {}, el("div", { class: `here is-${layer.verdict}` }, ...labelOf(layer)));
   const links = svg("svg", { "aria-hidden": "true" });
   const graph = el(
@@ -19,7 +20,7 @@ function drawNeighbours(box, layer) {
 }
 
 function labelOf(layer) {
-  return [written(short(layer.name, 40)), el("small", {}, `${layer.op ? layer.op + "  " : ""}${show(layer.rmse)}`)];
+  return [written(short(layer.name, 40)), el("small", {}, `${layer.op ? layer.op + "  " : ""}${data.measured ? show(layer.rmse) : ""}`)];
 }
 
 function neighbours(places, none) {

@@ -15,8 +15,9 @@ const COLOURS = [
   { key: "added", label: hasOwn ? "Own error" : "Error added", of: added, title: hasOwn ? "RMSE with only this convolution at 8 bits; for other layers, the RMSE minus the largest RMSE of the inputs" : "RMSE minus the largest RMSE of the inputs" },
   { key: "total", label: "RMSE", of: (layer) => (layer.mse === 0 ? 0 : layer.rmse), title: "Relative error of the layer" },
   { key: "changed", label: "Change", of: changed, title: data.other ? `RMSE ${data.other.label}, relative to the RMSE here` : "" },
-].filter(({ key }) => (key !== "added" || data.flow) && (key !== "changed" || data.other));
-const colour = { by: COLOURS[0], most: 1, mostCarried: 1 };
+].filter(({ key }) => data.measured && (key !== "added" || data.flow) && (key !== "changed" || data.other));
+const NO_COLOUR = { key: "none", label: "", of: () => undefined };
+const colour = { by: COLOURS[0] || NO_COLOUR, most: 1, mostCarried: 1 };
 
 function colourBy(choice) {
   colour.by = choice;
@@ -28,6 +29,7 @@ function colourBy(choice) {
 // The value of a node: of its layer, or the largest in a group. NaN: not finite; undefined: not compared.
 function valueOf(id) {
   const one = layerAt(id);
+  if (!data.measured) return undefined;
   if (one) return colour.by.of(one);
   if (!isGroup(id)) return undefined;
   const values = groupOf(id).layers.map((place) => colour.by.of(layers[place]));
@@ -50,12 +52,13 @@ function carriedClass(error) {
 
 // "0.031", or "÷ 12" for an error that becomes twelve times smaller.
 function valueText(value) {
-  if (value === undefined) return "not compared";
+  if (value === undefined) return data.measured ? "not compared" : "";
   if (colour.by.key !== "changed" || !Number.isFinite(value)) return show(value, 3);
   return Math.abs(value) < 0.005 ? "unchanged" : `${value < 0 ? "÷" : "×"} ${show(10 ** Math.abs(value), 2)}`;
 }
 
 function colourLegend() {
+  if (!data.measured) return [];
   const scale = el("span", { class: "scale-of-errors", "aria-hidden": "true" });
   for (let step = 0; step <= STEPS_OF_COLOUR; step++) scale.append(el("i", { class: `h${step}` }));
   const ends = colour.by.key === "changed" ? ["unchanged", `× ${show(10 ** colour.most, 2)}`] : ["0", show(colour.most, 3)];

@@ -189,7 +189,7 @@ function startColours() {
       const isOn = each.dataset.colour === colour.by.key;
       fill(each, { "aria-checked": String(isOn), tabindex: isOn ? "0" : "-1" });
     }
-    $("network-scale").replaceChildren(...colourLegend());
+    if (data.measured) $("network-scale").replaceChildren(...colourLegend());
   };
   const use = (choice) => {
     colourBy(choice);
@@ -204,7 +204,7 @@ function startColours() {
     use(COLOURS[(COLOURS.indexOf(colour.by) + step + COLOURS.length) % COLOURS.length]);
     group.querySelector('[aria-checked="true"]').focus();
   });
-  colourBy(COLOURS[0]);
+  colourBy(colour.by);
   mark();
 }
 

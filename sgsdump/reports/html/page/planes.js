@@ -30,7 +30,7 @@ function fromBytes({ grid, size, planes }, [benchmarks, differences], { place })
   return { number, grid, size, sample, benchmark, difference, low, high, most, row, column, isRounded: true };
 }
 
-async function fromServer(layer, { size }, number) {
+async function fromServer(layer, { size, single }, number) {
   const answer = await fetch(`plane/${layer.place}/${number}`);
   const grid = answer.headers.get("X-Grid").split(" ").map(Number);
   const values = new Float32Array(await answer.arrayBuffer()),
@@ -40,18 +40,17 @@ async function fromServer(layer, { size }, number) {
   const difference = sample.map((value, i) => value - benchmark[i]);
   let low = Infinity,
     high = -Infinity,
-    most = 0,
-    worst = 0;
+    most = 0;
   for (let i = 0; i < count; i++) {
     for (const value of [sample[i], benchmark[i]]) {
       if (!Number.isFinite(value)) continue;
       if (value < low) low = value;
       if (value > high) high = value;
     }
-    if (Math.abs(difference[i]) > most) [most, worst] = [Math.abs(difference[i]), i];
+    if (Math.abs(difference[i]) > most) most = Math.abs(difference[i]);
   }
   const [row, column] = answer.headers.get("X-Worst").split(" ").map(Number);
-  return { number, grid, size, sample, benchmark, difference, low, high, most, row, column, worst };
+  return { number, grid, size, sample, benchmark, difference, low, high, most, row, column, single };
 }
 
 // Colours of values, from dark to bright, and of differences, from blue through grey to red.

@@ -1,5 +1,5 @@
 // The table of layers: sorting, filtering and keyboard navigation.
-const order = { key: measuredHere ? WHERE : "rmse", down: true };
+const order = data.measured ? { key: measuredHere ? WHERE : "rmse", down: true } : { key: "place", down: false };
 const GROWING = ["place", "name", "cos", "sqnr"]; // columns whose first sort is ascending
 const GRAVITY = { fail: 2, warn: 1, pass: 0 };
 
@@ -87,6 +87,7 @@ function compareBy(key) {
   return (one, other) => {
     const a = of(one),
       b = of(other);
+    if (key === "shape") return (a || []).reduce((x, y) => x * y, 1) - (b || []).reduce((x, y) => x * y, 1);
     if (typeof a === "string") return a.localeCompare(b, "en", { numeric: true });
     if (Number.isNaN(a) || Number.isNaN(b)) return Number.isNaN(a) - Number.isNaN(b);
     return a === b ? 0 : a - b;
@@ -105,12 +106,11 @@ function filter() {
   const op = $("op").value,
     bits = $("bits") ? $("bits").value : "",
     group = $("group").value,
-    rising = $("rises").checked;
-  const verdicts = new Set(
-    [...document.getElementsByName("verdict")].filter((box) => box.checked).map((box) => box.value),
-  );
+    rising = $("rises") && $("rises").checked;
+  const boxes = [...document.getElementsByName("verdict")],
+    verdicts = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
   return (layer) =>
-    verdicts.has(layer.verdict) &&
+    (!boxes.length || verdicts.has(layer.verdict)) &&
     (!op || layer.op === op) &&
     (!bits || bitKinds(layer).includes(bits)) &&
     (!group || layer.group === group) &&
@@ -129,7 +129,7 @@ function listAnew() {
   headOf(order.key).setAttribute("aria-sort", order.down ? "descending" : "ascending");
   listRows(fitting);
   const count = fitting.length;
-  $("shown-count").textContent = count === layers.length ? `${count} compared` : `${count} of ${layers.length} shown`;
+  $("shown-count").textContent = count === layers.length ? `${count}${data.measured ? " compared" : ""}` : `${count} of ${layers.length} shown`;
   const chosen = layers[selection.place];
   reachable(fitting.includes(chosen) ? chosen : fitting[0]);
 }

@@ -37,7 +37,7 @@ async function drawTensor(holder, tensor) {
   holder.append(title);
   if (tensor.planes.length > 1) holder.append(slider);
   holder.append(shownPlane);
-  if (tensor.count > 1) holder.append(bars);
+  if (tensor.count > 1 && !tensor.single) holder.append(bars);
   await use(0);
 }
 
@@ -52,17 +52,17 @@ function drawPlane(holder, plane) {
     ["benchmark", plane.benchmark, plane.low, plane.high, PALETTES.values],
     ["difference", plane.difference, -plane.most, plane.most, PALETTES.differences],
   ];
-  const figures = parts.map(([what, values, low, high, colours]) => {
+  const figures = parts.slice(0, plane.single ? 1 : 3).map(([what, values, low, high, colours]) => {
     const map = el("canvas", { width: columns, height: rows, role: "img", "aria-label": `${what}, ${height} × ${width}` });
     paint(map, values, low, high, colours);
     const ring = el("span", { class: "worst-place" }),
-      frame = el("div", { class: "plane" }, map, ring);
+      frame = el("div", { class: "plane" }, map, plane.single ? null : ring);
     ring.style.left = `${((plane.column + 0.5) / width) * 100}%`;
     ring.style.top = `${((plane.row + 0.5) / height) * 100}%`;
     hoverValues(map, plane);
-    return el("figure", {}, el("figcaption", {}, what), frame);
+    return el("figure", {}, el("figcaption", {}, plane.single ? "" : what), frame);
   });
-  const group = el("div", { class: isWide ? "planes wide" : "planes" }, ...figures);
+  const group = el("div", { class: isWide || plane.single ? "planes wide" : "planes" }, ...figures);
   holder.replaceChildren(group, legendOf(plane));
   for (const map of group.querySelectorAll("canvas")) {
     const room = map.parentElement.parentElement.clientWidth || 160,
@@ -79,11 +79,17 @@ function legendOf(plane) {
     "p",
     { class: "legend" },
     el("span", {}, `values ${show(plane.low)} `, scaleBar(PALETTES.values), ` ${show(plane.high)}`),
-    el("span", {}, `difference ${show(-plane.most)} `, scaleBar(PALETTES.differences), ` ${show(plane.most)}`),
-    el("span", {}, `○ largest difference: ${placeText(plane, plane.row, plane.column)}`),
-    isReduced ? el("span", {}, "each point is the value with the largest difference in its area") : null,
+    ...(plane.single ? [] : differenceLegend(plane)),
+    isReduced ? el("span", {}, plane.single ? "some values only" : "each point is the value with the largest difference in its area") : null,
     plane.isRounded ? el("span", {}, "8 bits per value") : null,
   );
+}
+
+function differenceLegend(plane) {
+  return [
+    el("span", {}, `difference ${show(-plane.most)} `, scaleBar(PALETTES.differences), ` ${show(plane.most)}`),
+    el("span", {}, `○ largest difference: ${placeText(plane, plane.row, plane.column)}`),
+  ];
 }
 
 function hoverValues(map, plane) {
@@ -95,6 +101,7 @@ function hoverValues(map, plane) {
     const y = clamp(Math.floor(((event.clientY - box.top) / box.height) * rows), 0, rows - 1),
       i = y * columns + x;
     const place = placeText(plane, Math.floor((y * height) / rows), Math.floor((x * width) / columns));
+    if (plane.single) return `${place}\n${show(plane.sample[i])}`;
     return `${place}\nsample ${show(plane.sample[i])}\nbenchmark ${show(plane.benchmark[i])}\ndifference ${show(plane.difference[i])}`;
   });
 }
@@ -127,8 +134,8 @@ function drawVector(holder, plane) {
     { values: plane.benchmark, kind: "of-benchmark", shift: 0 },
     { values: plane.sample, kind: "of-sample", shift: count < 200 ? 2 : 0 },
   ];
-  stems(top, both, Math.min(plane.low, 0), Math.max(plane.high, 0), "Values of benchmark and sample");
-  stems(bottom, [{ values: plane.difference, kind: "of-difference", shift: 0 }], -plane.most, plane.most, "Difference");
+  stems(top, plane.single ? both.slice(0, 1) : both, Math.min(plane.low, 0), Math.max(plane.high, 0), "Values of benchmark and sample");
+  if (!plane.single) stems(bottom, [{ values: plane.difference, kind: "of-difference", shift: 0 }], -plane.most, plane.most, "Difference");
 }
 
 // The error of every plane in order; clicking selects the plane.

@@ -1,0 +1,1 @@
+"""The page served from this machine, with all tensors in full resolution."""
