@@ -101,6 +101,7 @@ _CORE = Plugin(
         "plot of a comparison": "sgsdump.reports.charts.axes:plot_comparison",
         "plot of a distribution": "sgsdump.reports.charts.axes:plot_distribution",
         "file of a comparison": "sgsdump.reports.comparison.file:save",
+        "page of a comparison": "sgsdump.reports.comparison.file:page",
         "page of a card": "sgsdump.reports.notebook:save_card",
         "text of a verdict": "sgsdump.reports.three_lines:verdict_block",
     }

@@ -20,7 +20,7 @@ from sgsdump.comparison.row import Failed, Row, place_by_error
 from sgsdump.comparison.rules import findings_of
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.comparison.verdict import Verdict, verdict_of
-from sgsdump.dumps.dump import Damage, Record
+from sgsdump.dumps.dump import Damage, Dump, Record
 from sgsdump.dumps.tables import data_frame
 from sgsdump.errors import ConfigError, hint
 from sgsdump.plugins import as_html, ask
@@ -407,6 +407,23 @@ class Comparison:
         """
         saved: Path = ask("file of a comparison", self, Path(path))
         return saved
+
+    def page(self, sample: Dump | None = None, benchmark: Dump | None = None, height: int = 900) -> Any:
+        """Return the page of ``sgsdump report``, which a notebook shows in a frame.
+
+        Parameters
+        ----------
+        sample, benchmark : Dump, optional
+            Dumps that were compared; with both, the page shows the tensors of the worst layers.
+        height : int
+            Height of the frame in pixels.
+
+        Returns
+        -------
+        Page
+            Page with ``save(path)``; its ``text`` is the HTML.
+        """
+        return ask("page of a comparison", self, sample, benchmark, height)
 
     def to_html(self, path: str | Path) -> Path:
         """Write the page of ``sgsdump report``, a single self-contained file.

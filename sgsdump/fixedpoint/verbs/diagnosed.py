@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sgsdump.comparison.comparison import Comparison
     from sgsdump.comparison.verdict import Verdict
     from sgsdump.fixedpoint.reports.graph_files import NetworkGraph
+    from sgsdump.reports.html.frame import Page
     from sgsdump.reports.report import Report
 
 
@@ -86,6 +87,13 @@ class Diagnosed:
 
         replace_text(Path(path), render(self.report))
         return Path(path)
+
+    def page(self, height: int = 900) -> Page:
+        """Return the report as a page that a notebook shows in a frame of this height in pixels."""
+        from sgsdump.reports.html.document import render
+        from sgsdump.reports.html.frame import Page
+
+        return Page(render(self.report), height)
 
     def to_pandas(self) -> Any:
         """Return every compared layer as a DataFrame. Raises MissingExtra without pandas."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from sgsdump.comparison.verdict import Verdict
+    from sgsdump.reports.html.frame import Page
     from sgsdump.reports.report import Report
     from sgsdump.sidecars.quant_param_entries import QuantParam
 
@@ -148,6 +149,16 @@ class Tuned(Proposal):
         with TemporaryDirectory(prefix="sgsdump_") as folder:
             replace_text(Path(path), self._page(Path(folder), (), bars()))
         return Path(path)
+
+    def page(self, height: int = 900) -> Page:
+        """Return the report as a page that a notebook shows in a frame of this height in pixels."""
+        from tempfile import TemporaryDirectory
+
+        from sgsdump.progress import bars
+        from sgsdump.reports.html.frame import Page
+
+        with TemporaryDirectory(prefix="sgsdump_") as folder:
+            return Page(self._page(Path(folder), (), bars()), height)
 
     def _page(self, folder: Path, facts: Iterable[tuple[str, str]], progress: Progress) -> str:
         """Return the report as HTML, with ``facts`` at the end of the footer."""

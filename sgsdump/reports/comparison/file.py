@@ -6,11 +6,23 @@ from pathlib import Path
 
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.thresholds import DOCUMENTED
+from sgsdump.dumps.dump import Dump
 from sgsdump.errors import ConfigError
 from sgsdump.files.atomic_write import replace_text
+from sgsdump.reports.html.frame import Page
 
 TITLE = "Comparison"
 ENDINGS = (".html", ".json", ".csv", ".md", ".xml")
+
+
+def page(comparison: Comparison, sample: Dump | None, benchmark: Dump | None, height: int) -> Page:
+    """Return the page of a comparison, with tensors if both dumps are given."""
+    from sgsdump.reports.html.document import render
+    from sgsdump.reports.report import Context, report_of
+    from sgsdump.reports.tensors.views import BUDGET
+
+    context = Context(sample=sample, benchmark=benchmark, page_budget=BUDGET)
+    return Page(render(report_of(comparison, context=context)), height)
 
 
 def save(comparison: Comparison, path: Path, ending: str = "") -> Path:
