@@ -144,11 +144,17 @@ class Planes:
         return array.reshape(images, height, width, channels).transpose(0, 3, 1, 2)
 
     def blocks(self) -> Iterator[tuple[int, slice, slice, slice]]:
-        """Yield indices of blocks of at most BLOCK values that together cover the tensor."""
+        """Yield indices of blocks of at most BLOCK values that together cover the tensor.
+
+        A block is contiguous in memory as far as possible, because a mapped file is read from its first to its last
+        value.
+        """
         images, channels, height, width = self.shape
-        wide = max(min(width, BLOCK), 1)
-        deep = max(min(channels, BLOCK // wide), 1)
-        high = max(min(height, BLOCK // (wide * deep)), 1)
+        first, second, third = (width, height, channels) if self.axes == (0, 1, 2, 3) else (channels, width, height)
+        first = max(min(first, BLOCK), 1)
+        second = max(min(second, BLOCK // first), 1)
+        third = max(min(third, BLOCK // (first * second)), 1)
+        wide, high, deep = (first, second, third) if self.axes == (0, 1, 2, 3) else (second, third, first)
         for image in range(images):
             for c in range(0, channels, deep):
                 for h in range(0, height, high):

@@ -153,18 +153,20 @@ class Contents:
         )
 
     def _plane(self, planes: PairPlanes, number: int) -> Sent:
-        with self._reading:
-            sample, benchmark = planes.plane(number)
+        with self._reading, np.errstate(all="ignore"):
+            sample, benchmark = (side.astype("<f4") for side in planes.plane(number))
         with np.errstate(all="ignore"):
             size = np.abs(sample - benchmark)
-        size = np.where(np.isnan(size), np.inf, size)
+        size[np.isnan(size)] = np.inf
         row, column = divmod(int(size.argmax()), size.shape[1])
         most = (1, MOST_VECTOR) if planes.is_vector else (MOST_SIDE, MOST_SIDE)
         grid = [math.ceil(length / math.ceil(length / limit)) for length, limit in zip(planes.size, most)]
-        at = largest_of_parts(size, (grid[0], grid[1]))
-        values = np.stack([side.ravel()[at] for side in (sample, benchmark)]).astype("<f4")
+        values = np.stack([sample, benchmark])
+        if tuple(grid) != planes.size:
+            at = largest_of_parts(size, (grid[0], grid[1]))
+            values = np.stack([side.ravel()[at] for side in values])
         headers = {"X-Grid": f"{grid[0]} {grid[1]}", "X-Worst": f"{row} {column}"}
-        return Sent("application/octet-stream", values.tobytes(), headers)
+        return Sent("application/octet-stream", values.astype("<f4", copy=False).tobytes(), headers)
 
 
 class _Counter:

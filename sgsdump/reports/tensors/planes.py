@@ -22,7 +22,7 @@ from sgsdump.errors import FileChanged, SgsdumpError
 from sgsdump.files.mapped import in_memory
 from sgsdump.tensors.tensor import Values
 
-BLOCK = 1 << 20  # values that are converted at a time
+BLOCK = 1 << 18  # values that are converted at a time
 
 
 @dataclass(frozen=True, eq=False)

@@ -79,7 +79,7 @@ def test_tab_goes_through_the_page_in_the_order_of_its_parts(opened):
             break
         stops.append(stop)
     parts = [part for part, *_ in stops]
-    order = ["HEADER", "depth", "selected", "layers", "tradeoff"]
+    order = ["HEADER", "depth", "network", "selected", "layers", "tradeoff"]
     assert [part for part, before in pairwise([*parts, ""]) if part != before] == order
     assert len(stops) < 60 and all(height > 0 for *_, height in stops)
 
