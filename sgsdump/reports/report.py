@@ -18,7 +18,7 @@ from sgsdump.comparison.metrics import sqnr
 from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.comparison.verdict import Verdict, blamed
-from sgsdump.dumps.dump import Dump
+from sgsdump.dumps.dump import Dump, Operator
 from sgsdump.reports.graph.parts import Part, direct_reads, parts_of
 from sgsdump.reports.layers.table import Entry, left_out_of
 from sgsdump.reports.remarks import trouble, why
@@ -200,13 +200,15 @@ class Tradeoff:
 
 @dataclass(frozen=True)
 class OtherRun:
-    """Another run of the same layers (older, or with the advised changes), drawn beside the report's run.
+    """Another run of the same layers, drawn beside the report's run.
 
-    ``figures`` are by layer name.
+    ``figures`` are by layer name. ``is_earlier`` is True for a run before the changes, False for a run with the
+    recommended changes.
     """
 
     label: str
     figures: Mapping[str, Figures]
+    is_earlier: bool = False
 
 
 @dataclass(frozen=True)
@@ -273,7 +275,7 @@ def report_of(
     concluded = comparison.verdict() if conclusion is None else conclusion
     concluded = replace(concluded, assumptions=())  # the page lists assumptions itself
     first = _first(comparison, thresholds)
-    return Report(
+    report = Report(
         title=context.title,
         verdict=tuple(verdict_block(concluded)),
         next_steps=tuple(next_steps(comparison, thresholds) if steps is None else steps),
@@ -290,8 +292,23 @@ def report_of(
         good=None if comparison.is_complete and not blamed(comparison.causes) else False,
         view=View(first, comparison.completeness.by_flow),
         details=details(comparison, thresholds, concluded, blobs),
-        tensors=views_of(comparison.rows, context.sample, context.benchmark, first, context.page_budget),
     )
+    return with_tensors(report, comparison, context)
+
+
+def with_tensors(report: Report, comparison: Comparison, context: Context) -> Report:
+    """Return the report with the values of the layers that add the largest error by the report's figures."""
+    added = {layer.name: _added(layer.figures) for layer in report.layers}
+    views = views_of(comparison.rows, context.sample, context.benchmark, added, report.view.first, context.page_budget)
+    return replace(report, tensors=views)
+
+
+def _added(figures: Figures) -> float:
+    """Return the error that a layer adds: the share that is removed if measured, else its own error or rise."""
+    for figure in (figures.gives_back, figures.own_error):
+        if figure is not None:
+            return figure
+    return math.inf if math.isnan(figures.rmse) and figures.mse != 0 else figures.rise
 
 
 def _first(comparison: Comparison, thresholds: Thresholds) -> str:
@@ -328,12 +345,21 @@ def layers_of(comparison: Comparison, thresholds: Thresholds, context: Context) 
                 facts=_facts(row, context),
                 worst_picture=row.runs.worst if row.runs else "",
                 details=details,
-                module=row.module or (operator.module if (operator := (network or {}).get(row.op_index)) else ""),
+                module=_module_of(row, (network or {}).get(row.op_index)),
                 parts=parts.get(row.name, ()),
                 reads=direct.get(row.name, ()),
             )
         )
     return tuple(layers)
+
+
+def _module_of(row: Row, operator: Operator | None) -> str:
+    """Return the path of a row's module, and below it the operator, if the operator has several tensors in the dump."""
+    module = row.module or (operator.module if operator is not None else "")
+    folder, _, tensor = row.name.rpartition("/")
+    if module and tensor.startswith(("input.", "output.")):
+        return f"{module}.{folder.rpartition('/')[2]}"
+    return module
 
 
 def limits_of(thresholds: Thresholds) -> dict[str, float]:

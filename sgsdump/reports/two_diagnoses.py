@@ -73,7 +73,7 @@ def report_of_two(newer: PastDiagnosis, older: PastDiagnosis) -> Report:
         limits=newer.limits,
         facts=(("diagnosis", str(newer.folder)), ("earlier diagnosis", str(older.folder))),
         good=all(newer.outputs[name][0] <= rmse for name, (rmse, _) in older.outputs.items() if name in newer.outputs),
-        view=View(by_flow=newer.by_flow, other=OtherRun(f"before: {older.folder.name}", figures)),
+        view=View(by_flow=newer.by_flow, other=OtherRun(f"before: {older.folder.name}", figures, is_earlier=True)),
     )
 
 

@@ -48,6 +48,7 @@ from sgsdump.reports.report import (
     Report,
     other_run,
     report_of,
+    with_tensors,
 )
 
 LONGEST_ATTRIBUTE = 60
@@ -65,12 +66,16 @@ def report_of_diagnosis(
     context = replace(context, ranges=subject.ranges, bits=diagnosis.bits)
     context = _with_model(context, subject.float_model, compared)
     comparison = compared.comparison
-    report = report_of(comparison, diagnosis.limits, context, steps(diagnosis), conclusion)
+    plain = replace(context, page_budget=0)  # values are read once the layers have their measured figures
+    report = report_of(comparison, diagnosis.limits, plain, steps(diagnosis), conclusion)
     layers = _with_measured(report.layers, diagnosis)
-    good = diagnosis.good and bool(diagnosis.share.convolutions)
+    good = (
+        diagnosis.good and bool(diagnosis.share.convolutions) and (conclusion is None or conclusion.outcome != "FAIL")
+    )
     other = None if diagnosis.with_advice is None else other_run(_with_what(diagnosis), diagnosis.with_advice)
     view = replace(report.view, first="", other=other)
-    return replace(report, details=details(diagnosis, comparison), layers=layers, good=good, view=view)
+    report = replace(report, details=details(diagnosis, comparison), layers=layers, good=good, view=view)
+    return with_tensors(report, comparison, context)
 
 
 def _with_what(diagnosis: Diagnosis) -> str:

@@ -24,7 +24,7 @@ from sgsdump.fixedpoint.reports.cause_sentences import output_text
 from sgsdump.fixedpoint.tuning.causes import output_findings
 from sgsdump.fixedpoint.tuning.exclusions import MeasuredExclusions, QuantisedError
 from sgsdump.fixedpoint.tuning.kernel_loss import KernelLoss
-from sgsdump.reports.report import Context, Layer, Report, report_of
+from sgsdump.reports.report import Context, Layer, Report, report_of, with_tensors
 from sgsdump.reports.text import counted, csv_text, percent
 from sgsdump.reports.verdict import Step
 from sgsdump.reports.verdict_data import finding_data
@@ -132,7 +132,8 @@ def report_of_quantised(diagnosis: QuantisedDiagnosis, context: Context, conclus
     """Return the page: the verdict, further sentences, the operators to keep in float, and every layer."""
     compared = diagnosis.networks.compared
     context = replace(context, sample=compared.sample, benchmark=compared.benchmark)
-    report = report_of(compared.comparison, diagnosis.limits, context, steps(diagnosis), conclusion)
+    plain = replace(context, page_budget=0)  # values are read once the layers have their measured figures
+    report = report_of(compared.comparison, diagnosis.limits, plain, steps(diagnosis), conclusion)
     causes = {error.name for error in diagnosis.causes[:CAUSES]}
     by_name = {error.name: error for error in diagnosis.measured.errors}
 
@@ -146,7 +147,8 @@ def report_of_quantised(diagnosis: QuantisedDiagnosis, context: Context, conclus
 
     layers = tuple(map(measured, report.layers))
     view = replace(report.view, first="")
-    return replace(report, details=tuple(details(diagnosis)), layers=layers, good=diagnosis.good, view=view)
+    report = replace(report, details=tuple(details(diagnosis)), layers=layers, good=diagnosis.good, view=view)
+    return with_tensors(report, compared.comparison, context)
 
 
 def details(diagnosis: QuantisedDiagnosis) -> Iterator[str]:

@@ -60,7 +60,7 @@ def first_round(rounds: Sequence[Round]) -> OtherRun | None:
     if len(rounds) < 2:
         return None
     layers = layers_of(rounds[0].run.layers, DOCUMENTED, PLAIN)
-    return OtherRun("before the first round", {layer.name: layer.figures for layer in layers})
+    return OtherRun("before the first round", {layer.name: layer.figures for layer in layers}, is_earlier=True)
 
 
 def tradeoff_of(result: Pareto) -> Tradeoff:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.progress import Progress
     from sgsdump.reports.report import Context
+    from sgsdump.reports.tensors.views import BUDGET
 
 
 MEASURED = 2  # inputs on which the effect of each quantised tensor on the outputs is measured
@@ -132,4 +133,9 @@ def _context_of_others(task: QuantisedTask, diagnosis: QuantisedDiagnosis) -> Co
     facts.append(("quantised by", diagnosis.quantiser or "unknown"))
     facts.append(("compared on", f"{diagnosis.inputs} of {len(task.feeds)} inputs"))
     facts.append(versions())
-    return Context(f"{task.quantised.name} quantised", facts=facts, attributes=attributes_of_units(diagnosis.pair))
+    return Context(
+        f"{task.quantised.name} quantised",
+        facts=facts,
+        attributes=attributes_of_units(diagnosis.pair),
+        page_budget=BUDGET,
+    )

@@ -303,7 +303,7 @@ def _other(report: Report) -> dict[str, Any] | None:
         return None
     then = [report.view.other.figures.get(layer.name) for layer in report.layers]
     figures = [f and [_figure(value) for value in (f.mse, f.cos, f.rmse, f.sqnr)] for f in then]
-    return {"label": shown(report.view.other.label), "figures": figures}
+    return {"label": shown(report.view.other.label), "isEarlier": report.view.other.is_earlier, "figures": figures}
 
 
 def _graph(report: Report) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,11 +89,12 @@ def views_of(
     rows: Sequence[Row],
     sample: Dump | None,
     benchmark: Dump | None,
+    added: Mapping[str, float],
     first: str = "",
     budget: int = BUDGET,
     progress: Progress = SILENT,
 ) -> dict[str, TensorView]:
-    """Return the views by layer: the outputs, and the layers where the error rises most.
+    """Return the views by layer: the outputs, and the layers that add the largest error.
 
     Parameters
     ----------
@@ -101,6 +102,8 @@ def views_of(
         Compared layers.
     sample, benchmark : Dump or None
         Compared dumps; without them there are no views.
+    added : mapping of str to float
+        Error that each layer adds.
     first : str
         Layer that the page selects first.
     budget : int
@@ -115,7 +118,7 @@ def views_of(
     """
     if sample is None or benchmark is None or budget <= 0:
         return {}
-    chosen, sides = _chosen(rows, first), (records_of(sample), records_of(benchmark))
+    chosen, sides = _chosen(rows, added, first), (records_of(sample), records_of(benchmark))
     views: dict[str, TensorView] = {}
     left = budget
     for place, row in enumerate(each(progress, chosen, "read", "layer", len(chosen))):
@@ -129,18 +132,17 @@ def views_of(
     return views
 
 
-def _chosen(rows: Sequence[Row], first: str) -> list[Row]:
+def _chosen(rows: Sequence[Row], added: Mapping[str, float], first: str) -> list[Row]:
     """Return the layers with a view, most important first."""
     read = {name for row in rows for name in row.sources}
     outputs = [row for row in rows if row.name not in read][-MOST_LAYERS:] if read else list(rows[-1:])
-    worst = sorted(rows, key=lambda row: -_rise(row))[:MOST_LAYERS]
+    worst = sorted(rows, key=lambda row: -_finite(added.get(row.name, 0.0)))[:MOST_LAYERS]
     named = [row for row in rows if row.name == first]
     return list({row.name: row for row in (*named, *worst, *outputs)}.values())
 
 
-def _rise(row: Row) -> float:
-    rise = row.rise if math.isfinite(row.rise) else math.inf
-    return math.inf if math.isnan(row.rmse) and row.mse != 0 else rise
+def _finite(added: float) -> float:
+    return math.inf if math.isnan(added) else added
 
 
 def view_of(planes: PairPlanes, budget: int) -> TensorView | None:

@@ -119,7 +119,7 @@ def test_the_views_of_a_comparison_are_within_the_budget():
     dumps = list(map(Dump, records))
     comparison = compare(*dumps)
     for budget in (0, 5000, 200_000, 10**7):
-        views = views_of(comparison.rows, *dumps, budget=budget)
+        views = views_of(comparison.rows, *dumps, {row.name: row.rise for row in comparison.rows}, budget=budget)
         size = sum(len(view.data()["benchmark"]) + len(view.data()["difference"]) for view in views.values())
         assert size <= budget
         assert bool(views) == (budget > 5000)

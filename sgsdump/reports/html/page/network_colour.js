@@ -5,16 +5,16 @@ const added = (layer) => {
   return measuredHere && (!layer.bits || layer.bits.now === 32) && Number.isFinite(layer.rise) ? 0 : Math.max(layer.rise, 0);
 };
 const hasOwn = layers.some((layer) => layer.known.has("own_error"));
-// Logarithm of the error in the other run relative to this run: negative is better.
+// Logarithm of the error after the changes relative to the error before them: negative is better.
 const changed = (layer) => {
   const other = then[layer.place];
   if (!other || !(layer.rmse > 0) || !(other.rmse > 0)) return 0;
-  return Math.log10(other.rmse / layer.rmse);
+  return Math.log10(data.other.isEarlier ? layer.rmse / other.rmse : other.rmse / layer.rmse);
 };
 const COLOURS = [
   { key: "added", label: hasOwn ? "Own error" : "Error added", of: added, title: hasOwn ? "RMSE with only this convolution at 8 bits; for other layers, the RMSE minus the largest RMSE of the inputs" : "RMSE minus the largest RMSE of the inputs" },
   { key: "total", label: "RMSE", of: (layer) => (layer.mse === 0 ? 0 : layer.rmse), title: "Relative error of the layer" },
-  { key: "changed", label: "Change", of: changed, title: data.other ? `RMSE ${data.other.label}, relative to the RMSE here` : "" },
+  { key: "changed", label: "Change", of: changed, title: data.other ? `How the RMSE changes: here and ${data.other.label}` : "" },
 ].filter(({ key }) => data.measured && (key !== "added" || data.flow) && (key !== "changed" || data.other));
 const NO_COLOUR = { key: "none", label: "", of: () => undefined };
 const colour = { by: COLOURS[0] || NO_COLOUR, most: 1, mostCarried: 1 };

@@ -99,7 +99,7 @@ function closedBox({ id, x, y, width, height }) {
   if (look.scale < READABLE) return node;
   const layer = layerAt(id),
     figure = (layer && layer.rises ? "▲ " : "") + valueText(value),
-    room = 24 - figure.length;
+    room = 21 - figure.length;
   node.append(words(`${isBig ? "+ " : ""}${short(labelAt(id), isBig ? 20 : 22)}`, x + 13, y + 18, "start", "strong"));
   node.append(words(short(typeAt(id), Math.max(room, 8)), x + 13, y + 34, "start"), words(figure, x + width - 8, y + 34, "end"));
   return node;

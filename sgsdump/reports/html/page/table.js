@@ -81,6 +81,7 @@ function isUnknown(layer, key) {
 function compareBy(key) {
   const of = (layer) => {
     if (isUnknown(layer, key)) return 0;
+    if (areEqual(layer) && (key === "rmse" || key === "cos")) return key === "cos" ? 1 : 0;
     if (key === "verdict") return GRAVITY[layer.verdict];
     return key === "bits" ? layer.bits.now + (layer.bits.advised ? 1 : 0) : layer[key];
   };
