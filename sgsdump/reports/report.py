@@ -20,6 +20,7 @@ from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.comparison.verdict import Verdict, blamed
 from sgsdump.dumps.dump import Dump, Operator
 from sgsdump.reports.graph.parts import Part, direct_reads, parts_of
+from sgsdump.reports.graph.program_flow import sources_of
 from sgsdump.reports.layers.table import Entry, left_out_of
 from sgsdump.reports.remarks import trouble, why
 from sgsdump.reports.tensors.views import TensorView, views_of
@@ -325,6 +326,7 @@ def layers_of(comparison: Comparison, thresholds: Thresholds, context: Context) 
     parts = parts_of(names, context.benchmark)
     direct = direct_reads(parts, context.benchmark)
     network = context.benchmark.network() if context.benchmark is not None else None
+    flow = sources_of(set(names), context.benchmark)
     layers = []
     for row in comparison.rows:
         limits = context.ranges.get(range_names.get(row.names[-1], ""))
@@ -341,7 +343,7 @@ def layers_of(comparison: Comparison, thresholds: Thresholds, context: Context) 
                 rises=id(row) in jumps,
                 note=why(row),
                 trouble=trouble(row),
-                sources=row.sources,
+                sources=flow.get(row.name, row.sources),
                 facts=_facts(row, context),
                 worst_picture=row.runs.worst if row.runs else "",
                 details=details,

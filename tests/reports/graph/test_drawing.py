@@ -4,10 +4,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sgsdump.dumps.dump import Dump, Record
+from sgsdump.dumps.dump import Dump, Operator, Record
 from sgsdump.reports.graph.drawing import drawing_of
 from sgsdump.reports.graph.groups import MOST, Group, groups_of, path_of
 from sgsdump.reports.graph.parts import parts_of
+from sgsdump.reports.graph.program_flow import sources_of
 from sgsdump.tensors.tensor import Tensor
 
 
@@ -88,3 +89,28 @@ def test_a_module_that_is_entered_twice_is_drawn():
     names = ["a.x", "b.x", "a.y", "b.y"]
     drawing = drawing_of(names, ["a", "b", "a", "b"], [(), ("a.x",), ("b.x",), ("a.y",)], {}, {})
     assert drawing["groups"][-1]["links"] == [[0, 1], [1, 0]]
+
+
+def test_the_flow_of_a_program_comes_from_identities():
+    """A linear layer in a module: the module's output is made by the operator inside."""
+    tensors = {
+        name: Tensor.of(name, np.zeros(2, np.float32)) for name in ("a/out", "b/in", "b/out", "m/in", "m/out", "c/in")
+    }
+    places = [("out", 0, "a/out"), ("in", 1, "m/in"), ("in", 2, "b/in"), ("out", 2, "b/out"), ("out", 1, "m/out")]
+    places.append(("in", 3, "c/in"))
+    network = {
+        0: Operator("", "aten.relu", values={("out", 0): 1}),
+        1: Operator("m", "Linear", is_module=True, values={("in", 0): 1, ("out", 0): 2}),
+        2: Operator("m", "aten.mm", values={("in", 0): 1, ("out", 0): 2}),
+        3: Operator("", "aten.add", values={("in", 0): 2}),
+    }
+    whole = Dump([Record(io, 0, index, "", tensors[name]) for io, index, name in places], network=lambda: network)
+    assert sources_of(set(tensors), whole) == {
+        "a/out": (),
+        "m/in": ("a/out",),
+        "b/in": ("a/out",),
+        "b/out": ("b/in",),
+        "m/out": ("b/out",),
+        "c/in": ("b/out",),
+    }
+    assert sources_of({"relu"}, fused()) == {} == sources_of({"relu"}, None)
