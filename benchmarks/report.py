@@ -2,9 +2,10 @@
 
     python benchmarks/report.py [--short] [--layers 5000]
 
-What is asked for is the floor: 3 MB, and a second for the first paint and for each use, from the event until the next
-frame is painted; of several times the middle one counts. Chromium (Debian's chromium and chromium-driver, and selenium)
-may be absent: then only text and size are there.
+The floor is the target: 3 MB, and one second for the first paint and for each use, from the event until the next frame
+is painted; the median of several times counts. For the first paint, the zoom and the selection, further rows compare the
+page with the same page without its drawing of the network, opened in turn; the aim is 1.5. Without Chromium (Debian's
+chromium and chromium-driver, and selenium), only text and size are measured.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from sgsdump.tensors.types import Range
 
 LAYERS, OPENINGS = 500, 3
 LARGEST_MB, LONGEST = 3.0, 1.0
+COMPARED = ("select a layer", "zoom", "walk by key")  # uses that both pages have
+TIMES = 1.5  # aim: of the page without the network
 USES = {
     "select a layer": "document.querySelector('#selected .head button:last-child').click()",
     "sort": "document.querySelector(`th[data-key=${['cos', 'name', 'mse'][i % 3]}] button`).click()",
@@ -38,6 +41,12 @@ USES = {
     "filter": "document.getElementById('rises').click()",
     "zoom": "document.getElementById(i % 2 ? 'zoom-all' : 'zoom-in').click()",
     "change the metric": "document.querySelectorAll('#metric button')[i % 4].click()",
+    "open or close a group": "document.getElementById('network-pane').dispatchEvent(new KeyboardEvent('keydown',"
+    " { key: 'Enter', bubbles: true }))",
+    "zoom the network": "document.getElementById(i % 2 ? 'network-in' : 'network-out').click()",
+    "scroll the network": "document.getElementById('network-pane').scrollTop = 97 * (i % 9)",
+    "search the network": "const box = document.getElementById('network-search'); box.value = 'block' + i;"
+    " box.dispatchEvent(new Event('input', { bubbles: true }))",
     "walk by key": "document.getElementById('depth-chart').dispatchEvent(new KeyboardEvent('keydown',"
     " { key: 'ArrowLeft', bubbles: true }))",
 }
@@ -78,7 +87,8 @@ def deep(count: int) -> Report:
     return replace(one, layers=tuple(layers))
 
 
-def in_browser(page: Path, repeats: int) -> list[Row]:
+def in_browser(page: Path, repeats: int, without: Path | None = None) -> list[Row]:
+    """Return the rows of a page; ``without`` is the same page without the network."""
     chromium, driver = (shutil.which(name) for name in ("chromium", "chromedriver"))
     try:
         from selenium import webdriver
@@ -96,12 +106,27 @@ def in_browser(page: Path, repeats: int) -> list[Row]:
     try:
         opened = [opening(browser, page) for _ in range(OPENINGS)]
         rows = [row(what, median(times)) for what, times in zip(("first paint", "every chart"), zip(*opened))]
-        for use, script in USES.items():
-            times = [browser.execute_async_script(TIMED % script, i) for i in range(repeats)]
-            rows.append(row(use, median(times)))
-        return rows
+        rows += [row(use, used(browser, use, repeats)) for use in USES]
+        return rows if without is None else [*rows, *ratios(browser, page, without, repeats)]
     finally:
         browser.quit()
+
+
+def used(browser: Any, use: str, repeats: int) -> float:
+    """Return the median seconds of a use of the open page."""
+    return median([browser.execute_async_script(TIMED % USES[use], i) for i in range(repeats)])
+
+
+def ratios(browser: Any, page: Path, without: Path, repeats: int) -> list[Row]:
+    """Return the first paint and the uses of both pages, measured in turn."""
+    times: dict[str, list[list[float]]] = {name: [[], []] for name in ("first paint", "every chart", *COMPARED)}
+    for _ in range(OPENINGS):
+        for side, path in enumerate((page, without)):
+            for name, seconds in zip(("first paint", "every chart"), opening(browser, path)):
+                times[name][side].append(seconds)
+            for use in COMPARED:
+                times[use][side].append(used(browser, use, repeats))
+    return [Row(f"{name}, with and without the network", *map(median, both), TIMES) for name, both in times.items()]
 
 
 def opening(browser: Any, page: Path) -> tuple[float, float]:
@@ -135,10 +160,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder, "report.html")
         page.write_text(text, encoding="utf-8")
+        without = Path(folder, "without.html")
+        without.write_text(render(report, drawn=False), encoding="utf-8")
         rows = [
             row("making its text", seconds),
             Row("size", page.stat().st_size / 1e6, LARGEST_MB * max(options.layers / LAYERS, 1), 1.0, "MB"),
-            *in_browser(page, repeats),
+            *in_browser(page, repeats, without),
         ]
     show([replace(each, name=f"report of {options.layers} layers: {each.name}") for each in rows])
 

@@ -66,10 +66,11 @@ _RISES = {True: "the error rises here", False: "the error rises here, in file or
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
-def render(report: Report, served: bool = False) -> str:
+def render(report: Report, served: bool = False, drawn: bool = True) -> str:
     """Return the text of the HTML file, without lone surrogates.
 
-    ``served`` is True if the local server sends the page; then the page may ask the server for values.
+    served  whether the local server sends the page; then the page may ask the server for values.
+    drawn   whether the page has the drawing of the network.
     """
     style, script = "".join(map(_part, STYLES)), _script()
     figures = [layer.figures for layer in report.layers]
@@ -88,7 +89,7 @@ def render(report: Report, served: bool = False) -> str:
         op_types=sorted({layer.op_type for layer in report.layers if layer.op_type}),
         reasons=_by_reason(report.left_out),
         left_out_title=left_out_title(len(report.left_out) - expected, expected),
-        data=_json(report, served),
+        data=_json(report, served, drawn),
         served=served,
         tensors=_tensors(report),
         style=style,
@@ -98,7 +99,7 @@ def render(report: Report, served: bool = False) -> str:
     )
 
 
-def document(report: Report, served: bool = False) -> dict[str, Any]:
+def document(report: Report, served: bool = False, drawn: bool = True) -> dict[str, Any]:
     """Return the data of the script.
 
     ``layers`` are in depth order, with figures in full precision (NaN and infinity as text). Counts and curves in
@@ -116,7 +117,7 @@ def document(report: Report, served: bool = False) -> dict[str, Any]:
         "tradeoff": _tradeoff(report.tradeoff) if report.tradeoff else None,
         "flow": report.view.by_flow,
         "other": _other(report),
-        "graph": _graph(report),
+        "graph": _graph(report) if drawn else None,
         "measured": report.view.measured,
         "served": served,
         "howToSee": HOW_TO_SEE,
@@ -189,9 +190,9 @@ def _by_reason(left_out: Sequence[Entry]) -> dict[tuple[str, str], list[Entry]]:
     return groups
 
 
-def _json(report: Report, served: bool) -> str:
+def _json(report: Report, served: bool, drawn: bool) -> str:
     """Return JSON that is safe inside ``<script type="application/json">``."""
-    text = json.dumps(document(report, served), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(document(report, served, drawn), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return text.translate(_ESCAPES)
 
 
