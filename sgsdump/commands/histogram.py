@@ -7,7 +7,7 @@ examples:
   sgsdump histogram padded_integers.bin log/tensor_min_max.txt --parse-net parse_net.txt
 
 the charts:
-  Blue: how often a value occurs. Red dashed lines: minimum and maximum of the
+  The blue histogram shows how often each value occurs. Red dashed lines: minimum and maximum of the
   range. Constants are not drawn. An existing folder is renamed.
 
 the inputs:

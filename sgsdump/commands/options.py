@@ -147,7 +147,10 @@ def add_provider(parser: argparse._ActionsContainer, default: str | None = "CPU"
 
 def add_input_config(
     parser: argparse._ActionsContainer,
-    text: str = "input_config.ini; required for images (sgsdump cfg writes one), inferred for arrays",
+    text: str = (
+        "the file input_config.ini; required if -i gives images (sgsdump cfg writes the file), inferred "
+        "if -i gives arrays"
+    ),
 ) -> None:
     """Add ``--input-config``."""
     parser.add_argument("--input-config", type=Path, metavar="INI", help=text)
@@ -183,7 +186,7 @@ def add_parse_net(parser: argparse._ActionsContainer) -> None:
         "--parse-net",
         type=Path,
         metavar="FILE",
-        help="fixed.sim, or the SDK's parse_net output for it; used to unpad and dequantise integer dumps",
+        help=("fixed.sim, or the SDK's parse_net output for fixed.sim; used to unpad and dequantise integer dumps"),
     )
 
 
@@ -213,11 +216,14 @@ def add_select(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="only names that match this pattern (* ? [ab]); may be repeated",
+        help="list only entries whose name matches this pattern (* ? [ab]); may be repeated",
     )
 
 
-def add_to(parser: argparse._ActionsContainer, text: str = "format of OUT (default: by the ending of OUT)") -> None:
+def add_to(
+    parser: argparse._ActionsContainer,
+    text: str = "format of OUT (default: the file name ending of OUT selects the format)",
+) -> None:
     """Add ``--to``."""
     parser.add_argument("--to", metavar="FORMAT", help=text)
 
@@ -261,8 +267,8 @@ def add_stages(parser: argparse._ActionsContainer) -> None:
         type=Path,
         metavar="MODEL",
         help=(
-            "for Caffe: pair blobs with the SDK's stages (the successive values of a blob), using the "
-            "table in this fixed model of calibrate"
+            "for Caffe: pair blobs with the SDK's stages (successive values of a blob that layers "
+            "overwrite); the table of stages is read from this fixed model, which calibrate wrote"
         ),
     )
 
@@ -287,7 +293,9 @@ def add_judges(parser: argparse._ActionsContainer, judged: str, metric: str, som
     """
     add_metric(parser, f"your own accuracy function, {metric}; or {', '.join(AGREEMENTS)}, {NO_AGREEMENT}")
     parser.add_argument("--evaluate", metavar="IMAGES", help=f"images on which {judged} are judged (default: {some})")
-    add_validate(parser, "held-out images that check the recommendation; no choice is based on them")
+    add_validate(
+        parser, "held-out images on which the recommendation is verified; these images do not influence any choice"
+    )
 
 
 class Told(argparse.Action):
@@ -410,7 +418,8 @@ def stages_of(model: Path | None, required: bool = True) -> tuple[Stage, ...]:
         return table_of(properties[KEY])
     if required:
         raise ConfigError(
-            f"{model} has no table of Caffe stages ({KEY}); give a model that calibrate created from a Caffe model"
+            f"{model} has no table of Caffe stages, the successive values of a blob ({KEY}); give a "
+            "model that calibrate created from a Caffe model"
         )
     return ()
 
@@ -484,7 +493,10 @@ def add_raw(parser: argparse._ActionsContainer, shapes: bool = True) -> None:
             action="append",
             default=[],
             metavar="PATTERN=SHAPE",
-            help="shape of files without a header (1,8,5,7), or MODEL.onnx, which has the shapes; may be repeated",
+            help=(
+                "shape of files without a header, such as 1,8,5,7; or MODEL.onnx, from which show reads "
+                "the shapes; may be repeated"
+            ),
         )
 
 

@@ -7,7 +7,7 @@ examples:
   sgsdump report diagnosis --before diagnosis_of_monday -o since_monday.html
 
 the file:
-  You can open or email the file; it fetches nothing. It has the verdict, the
+  You can open or email the HTML file; the file loads nothing from the network. It has the verdict, the
   error over the depth of the model, and a table of all layers to sort and
   search. For a selected layer, it shows histograms, the error per channel, and
   where in the image the error is. --ranges adds the minimum, the maximum and
@@ -62,7 +62,10 @@ class Options:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "sample", type=Path, metavar="SAMPLE", help="dump under test; with --before, the folder of a diagnosis"
+        "sample",
+        type=Path,
+        metavar="SAMPLE",
+        help="dump under test; with --before, the output folder of sgsdump diagnose",
     )
     parser.add_argument("benchmark", type=Path, nargs="?", metavar="BENCHMARK", help="reference dump")
     dumps = parser.add_argument_group("input dumps")
@@ -72,7 +75,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_stages(dumps)
     diagnoses = parser.add_argument_group("two diagnoses")
     diagnoses.add_argument(
-        "--before", type=Path, metavar="DIAGNOSIS", help="folder of an older diagnosis of this model, to compare with"
+        "--before",
+        type=Path,
+        metavar="DIAGNOSIS",
+        help=("output folder of an older sgsdump diagnose run of this model; the report compares both diagnoses"),
     )
     output = parser.add_argument_group("output")
     add_output(output, "HTML file to write (default: %(default)s)", default=Path("report.html"))
@@ -100,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     comparison, sample, benchmark, pictures = _compared(options, options.benchmark)
     if not comparison.rows and not comparison.failed:
         raise ValuesError(
-            f"no layer in common: {options.sample}, {options.benchmark}; are both dumps of the same model?"
+            f"no layer in common: {options.sample}, {options.benchmark}; do both dumps belong to the same model?"
         )
     facts = [("sample", str(options.sample)), ("benchmark", str(options.benchmark))]
     facts += [("ranges", str(options.ranges))] if options.ranges else []
@@ -132,7 +138,9 @@ def _report_of_two(options: Options, before: Path, facts: Sequence[tuple[str, st
     asked |= {"--runs": options.runs, "--step": options.reading.step, "--rank": options.reading.rank}
     for name, value in asked.items():
         if value not in (None, False):
-            raise ConfigError(f"{name} is for dumps, but --before is for two diagnoses; omit one of them")
+            raise ConfigError(
+                f"option {name} applies to dumps, but --before compares two diagnoses; omit one of these two options"
+            )
     check_outputs([options.output], [options.sample / FILE, before / FILE])
     report = report_of_two(read_diagnosis(options.sample), read_diagnosis(before))
     return _written(replace(report, facts=(*report.facts, *facts)), options.output)

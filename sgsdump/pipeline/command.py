@@ -15,7 +15,7 @@ the inputs:
   Random values of a fixed seed, unless -i, --input-dir, --data-loader-script or
   --inputs-from gives inputs. A data loader script, a folder of .npz files (-i)
   or a folder of folders (--input-dir) makes one dump per input: DIR/0, DIR/1.
-  -cd compares each dump with the dump in the folder of the same name.
+  -cd compares each dump with the dump whose folder has the same name.
 
 the comparison:
   -cd compares with the outputs of another run; full also writes

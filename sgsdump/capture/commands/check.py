@@ -11,7 +11,7 @@ how operators are judged:
   arguments. The recorded output must agree within the rounding error of its
   type, length of sums and order of sums (docs/check.md has the bounds). An
   operator outside its bound has an error of its own: a wrong kernel, compiler
-  or accelerator. So float16, bfloat16 and int8 runs need no float32 run.
+  or accelerator. Therefore, check can judge a float16, bfloat16 or int8 run without a float32 run.
 
 what is named:
   The first operator outside its bound, the first NaN or Inf from finite
@@ -19,7 +19,7 @@ what is named:
   random, collective and custom operators, and operators without a bound.
 
 requirements:
-  Torch programs need torch (pip install 'sgsdump[torch]'). Models of
+  To check a dump of a torch program, install torch (pip install 'sgsdump[torch]'). Models of
   onnxruntime are judged by the reference evaluator of onnx.
 
 exit status:
@@ -71,7 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "tree",
         type=Path,
         metavar="TREE",
-        help="dump that sgsdump exec wrote with tensors, or any dump that holds operator inputs",
+        help=(
+            "dump that sgsdump exec wrote with tensor values, or any other dump that contains the inputs of operators"
+        ),
     )
     add_run(parser)
     add_json(parser, "write the error and bound of every operator as JSON")

@@ -64,7 +64,12 @@ class ThreeRuns:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sample", type=Path, metavar="SAMPLE", help="dump under test")
     parser.add_argument("benchmark", type=Path, metavar="BENCHMARK", help="dump of the accepted run")
-    parser.add_argument("golden", type=Path, metavar="GOLDEN", help="dump of the golden run, the reference of both")
+    parser.add_argument(
+        "golden",
+        type=Path,
+        metavar="GOLDEN",
+        help="dump of the golden run, the reference for both SAMPLE and BENCHMARK",
+    )
     add_reading(parser.add_argument_group("input dumps"))
     tolerance = parser.add_argument_group("limits")
     tolerance.add_argument(
