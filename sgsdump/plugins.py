@@ -1,4 +1,4 @@
-"""Plug-ins: tables of names and import targets that a package adds to the core. Targets are imported on first use.
+"""Plug-ins: tables of names with import targets that a package adds to sgsdump. Targets are imported on first use.
 
 A plug-in is a record ``PLUGIN = Plugin(...)``. sgsdump's own plug-ins, ``OWN``, define this record in their
 ``__init__.py``. An installed package names its record in the entry-point group ``sgsdump.plugins``::
@@ -6,9 +6,9 @@ A plug-in is a record ``PLUGIN = Plugin(...)``. sgsdump's own plug-ins, ``OWN``,
     [project.entry-points."sgsdump.plugins"]
     toy = "sgsdump_toy:PLUGIN"
 
-Commands, formats, names and file readers of sgsdump come first. If sgsdump has no match, installed plug-ins are
-searched. ``sgsdump --help`` always lists their commands. A plug-in that cannot be loaded causes one warning; all other
-functions work. ``SGSDUMP_NO_PLUGINS=1`` disables all installed plug-ins.
+sgsdump first searches its own commands, formats, names and file readers. If sgsdump has no match, installed plug-ins
+are searched. ``sgsdump --help`` always lists the commands of installed plug-ins. If a plug-in cannot be loaded, sgsdump
+issues one warning. All other functions of sgsdump work. ``SGSDUMP_NO_PLUGINS=1`` disables all installed plug-ins.
 """
 
 import importlib
@@ -38,7 +38,7 @@ class Command(NamedTuple):
     Attributes
     ----------
     module : str
-        Module of the command. The docstring of the module is the help text. The module defines
+        Module of the command. The docstring of the module is the help text of the command. The module defines
         ``add_arguments(parser)``, and ``run(args)``, which returns the exit status.
     help : str
         One-line description of the command in ``sgsdump --help``.
@@ -57,7 +57,8 @@ class Command(NamedTuple):
 class Plugin(NamedTuple):
     """Tables of names and targets that a plug-in adds.
 
-    A target is a string ``module:attribute``. In ``names`` and ``modules``, a target is a module.
+    A target is a string ``module:attribute``. In the tables ``names`` and ``modules``, a target is the name of a
+    module.
 
     Attributes
     ----------
@@ -193,7 +194,7 @@ def public_name(name: str) -> Any:
 
 
 def _is_module(name: str) -> bool:
-    """Return whether sgsdump has a module of this name, which ``from sgsdump import NAME`` tries after attributes."""
+    """Return whether sgsdump has a module NAME, which ``from sgsdump import NAME`` imports if no attribute exists."""
     from pathlib import Path
 
     place = Path(__file__).with_name(name)
@@ -217,7 +218,7 @@ class _Alias:
         self._target = target
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Let the import system create the module (importlib.abc has a base class, but is slow to import)."""
+        """Let the import system create the module. Importing the base class in importlib.abc would be slow."""
 
     def exec_module(self, module: ModuleType) -> None:
         real = importlib.import_module(self._target)
@@ -225,13 +226,13 @@ class _Alias:
 
 
 def as_html(kind: str, result: object) -> str | None:
-    """Return HTML for ``_repr_html_``, or None if this kind has no view; a notebook then shows the ``repr``."""
+    """Return HTML for ``_repr_html_``. If this kind of result has no view, return None, and notebooks show ``repr``."""
     target = _view(kind)
     return imported(target)(result) if target else None
 
 
 def ask(kind: str, result: object, *further: object) -> Any:
-    """Return the output of the view for this kind of result. Raises KeyError if there is no such view."""
+    """Return the output of the ``views`` function for this kind of result. Raises KeyError if there is no such view."""
     target = _view(kind)
     if target is None:
         raise KeyError(kind)
@@ -247,7 +248,7 @@ def _view(kind: str) -> str | None:
 
 
 def _any_is_named() -> bool:
-    """Return whether an installed package has entry points in ``GROUP``; much faster than importlib.metadata."""
+    """Return whether an installed package has entry points in ``GROUP``, without the slow importlib.metadata."""
     return any(_names_group(place) for folder in sys.path for place in _metadata_in(folder or "."))
 
 

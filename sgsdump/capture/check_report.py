@@ -82,9 +82,10 @@ def _lines_of(finding: Finding) -> Iterator[str]:
     if finding.kind == "outside":
         yield f"First operator outside its rounding bound: {operator}."
         yield (
-            f"  Element {figures['index']:.0f} is {figures['value']:.9g}, exact result {figures['reference']:.9g}: "
-            f"error {_units(figures['error'])} in the last place of {facts['dtype']}, bound {figures['bound']:.3g}; "
-            f"{figures['outside']:.0f} of {figures['count']:.0f} elements exceed the bound."
+            f"  Element {figures['index']:.0f} is {figures['value']:.9g}. The exact result is "
+            f"{figures['reference']:.9g}. The error is {_units(figures['error'])} in the last place "
+            f"of {facts['dtype']}, and the bound is {figures['bound']:.3g}. {figures['outside']:.0f} "
+            f"of {figures['count']:.0f} elements exceed the bound."
         )
         if len(finding.names) > 1:
             others = ", ".join(finding.names[1:MOST])
@@ -92,11 +93,14 @@ def _lines_of(finding: Finding) -> Iterator[str]:
             yield f"  Other operators outside their rounding bound: {others}{more}."
     elif finding.kind == "not finite":
         if facts["how"] == OVERFLOW:
-            yield f"First overflow: {operator}: the exact result exceeds the range of {facts['dtype']}."
+            yield (
+                f"The first operator that overflowed is {operator}: the exact result exceeds the range of "
+                f"{facts['dtype']}."
+            )
         elif facts["how"] == CAME_IN:
             yield f"{facts['what']} first appears in an input of {operator}; no dumped operator produced this input."
         else:
-            yield f"First {facts['what']} produced from finite inputs: {operator}."
+            yield f"The first operator that produced {facts['what']} from finite inputs is {operator}."
     else:
         detail = f"; {facts['detail']}" if facts["detail"] else ""
         yield f"Not judged, {WHY[facts['why']]}: {figures['count']:.0f} ({facts['kinds']}){detail}"

@@ -6,8 +6,8 @@ examples:
   sgsdump completion fish | source       in ~/.config/fish/config.fish
 
 requirements:
-  Put the line into the start-up file of the shell. Completion needs
-  argcomplete: pip install 'sgsdump[completion]'.
+  Put the line for your shell into the start-up file of this shell. Completion
+  needs argcomplete: pip install 'sgsdump[completion]'.
 """
 
 from __future__ import annotations
@@ -41,5 +41,5 @@ def _argcomplete() -> ModuleType:
     try:
         import argcomplete
     except ModuleNotFoundError:
-        raise MissingExtra("completing needs argcomplete: pip install 'sgsdump[completion]'") from None
+        raise MissingExtra("shell completion needs argcomplete: pip install 'sgsdump[completion]'") from None
     return argcomplete

@@ -15,10 +15,10 @@ the target:
   renamed. The graph beside a dump is copied as OUT.graph.onnx, but not into a
   folder of .npy files.
 
-what the target cannot hold:
-  Before writing, convert lists what is lost, one line per kind of loss. With
-  --strict, nothing is written in this case. The exit status is 1 if tensors
-  were left out, 2 on errors.
+data that the target format cannot store:
+  Before writing, convert lists the data that the target format cannot store,
+  with one line per kind of loss. With --strict, nothing is written in this
+  case. The exit status is 1 if tensors were left out, 2 on errors.
 
 layouts and types:
   --layout logical undoes the layouts of a device (NC1HWC0, FRACTAL_NZ, ...) if
@@ -154,7 +154,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("output", type=Path, metavar="OUT", help="file or folder to write")
     target = parser.add_argument_group("target")
     add_to(target)
-    target.add_argument("--strict", action="store_true", help="write nothing if the target cannot hold everything")
+    target.add_argument(
+        "--strict", action="store_true", help="write nothing if the target format cannot store all data of the dump"
+    )
     source = parser.add_argument_group("input dump")
     add_select(source)
     add_run(source)
@@ -172,12 +174,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PATTERN=SHAPE",
-        help="logical shape (3,10,20) of tensors in a device layout, if the dump lacks the shape; may be repeated",
+        help=(
+            "logical shape, such as 3,10,20, of tensors in a device layout; needed if the dump does not "
+            "contain this shape; may be repeated"
+        ),
     )
     form.add_argument(
         "--dtype",
         choices=["float32"],
-        help="dequantise integers, and convert narrower floats, such as float16, to float32",
+        help=("convert all values to float32: dequantise integers, and widen narrower floats such as float16"),
     )
     add_scheduler(form, "compute the values")
     topology = parser.add_argument_group("ATB topology")
@@ -249,7 +254,8 @@ def _convert_model(options: Options) -> int:
         return 0
     if output.suffix != ".onnx":
         raise ConfigError(
-            f"{source} is a model, which converts to .onnx (fixed.sim also to .txt); name {output.stem}.onnx"
+            f"{source} is a model; convert writes models only as .onnx (fixed.sim also as .txt). Use "
+            f"the name {output.stem}.onnx"
         )
     proto = open_model(source).proto
     with replacing(output) as file:

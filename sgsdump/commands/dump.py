@@ -17,9 +17,10 @@ several inputs:
   out_1.bin.
 
 the graph beside the dump:
-  OUT.bin.graph.onnx holds the nodes and names of the model, no weights.
-  compare and report use this file to find which layer feeds which. You may
-  delete the file. If you rename the dump, rename this file too.
+  OUT.bin.graph.onnx holds the nodes and names of the model, but no weights. The
+  commands compare and report read this graph file to find which layer feeds
+  which. You may delete the file. If you rename the dump, also rename the graph
+  file beside the dump.
 
 Caffe models:
   Blobs are dumped as pycaffe shows them: the first input is omitted, and an
@@ -100,7 +101,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dump-bin",
         choices=["True", "False"],
         default="True",
-        help="False writes text: one file with all values, and one per layer in NHWC/ and NCHW/ (default: True)",
+        help=(
+            "False writes text: one file with the values of all layers, and one file per layer in the "
+            "folders NHWC/ and NCHW/ (default: True)"
+        ),
     )
     output.add_argument(
         "--every-layer", action="store_true", help="Caffe: also dump values that in-place layers overwrite"

@@ -7,11 +7,11 @@ examples:
   sgsdump merge dump@step=0 dump@step=1 both.npz --prefix
 
 names and order:
-  Tensors keep the order of the dumps, and within a dump their own order. A
-  folder that is not a dump itself is replaced by the dumps in it, sorted by
-  name. Names that occur in more than one dump are an error; --prefix avoids the
-  error. The ending of OUT selects its format, as in sgsdump convert. Graphs
-  beside the dumps (NAME.graph.onnx) are not merged.
+  The merged dump keeps the order of the given dumps, and the order of the
+  tensors in each dump. A folder that is not a dump itself is replaced by the
+  dumps in it, sorted by name. Names that occur in more than one dump are an
+  error; --prefix avoids the error. The ending of OUT selects its format, as in
+  sgsdump convert. Graphs beside the dumps (NAME.graph.onnx) are not merged.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def run(args: argparse.Namespace) -> int:
     check_not_around(options.output, read)
     trees = [path for path in options.dumps if _is_tree(path)]
     if not trees and not step is rank is None:
-        raise ConfigError("--step and --rank select a run of a tree, but none of these dumps is a tree; omit them")
+        raise ConfigError(
+            "--step and --rank select a run of a tree, but none of these dumps is a tree; omit these options"
+        )
     dumps = [
         labelled
         for path in options.dumps
@@ -111,7 +113,7 @@ def _dumps(path: Path) -> list[tuple[str, Dump]]:
     try:
         return [(file.stem, open_dump(file)) for file in files]
     except FormatError as error:
-        raise FormatError(f"{whole}; nor is it a folder of dumps: {error}") from None
+        raise FormatError(f"{whole}; the folder cannot be read as a folder of dumps either: {error}") from None
 
 
 def _counting(name: str) -> list[str | int]:

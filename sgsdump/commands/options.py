@@ -101,8 +101,11 @@ def add_model(
     """Add ``-m/--model``; for Caffe, ``--weight-file``; ``--model-inputs`` and ``--model-outputs``."""
     parser.add_argument("-m", "--model", type=Path, required=required, help=text)
     parser.add_argument("--weight-file", type=Path, metavar="W.caffemodel", help="weights of a Caffe model")
-    for end, verb in (("inputs", "begins"), ("outputs", "ends")):
-        text = f"cut the model: tensors at which the part {verb}"
+    for end, part in (
+        ("inputs", "the part after these tensors, which become its inputs"),
+        ("outputs", "the part that computes these tensors, which become its outputs"),
+    ):
+        text = f"cut the model: run only {part}"
         parser.add_argument(f"--model-{end}", nargs="+", default=(), metavar="NAME", help=text)
 
 
@@ -147,7 +150,10 @@ def add_provider(parser: argparse._ActionsContainer, default: str | None = "CPU"
 
 def add_input_config(
     parser: argparse._ActionsContainer,
-    text: str = "input_config.ini; required for images (sgsdump cfg writes one), inferred for arrays",
+    text: str = (
+        "the file input_config.ini; required if -i gives images (sgsdump cfg writes the file), inferred "
+        "if -i gives arrays"
+    ),
 ) -> None:
     """Add ``--input-config``."""
     parser.add_argument("--input-config", type=Path, metavar="INI", help=text)
@@ -183,7 +189,7 @@ def add_parse_net(parser: argparse._ActionsContainer) -> None:
         "--parse-net",
         type=Path,
         metavar="FILE",
-        help="fixed.sim, or the SDK's parse_net output for it; used to unpad and dequantise integer dumps",
+        help=("fixed.sim, or the SDK's parse_net output for fixed.sim; used to unpad and dequantise integer dumps"),
     )
 
 
@@ -213,11 +219,14 @@ def add_select(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="only names that match this pattern (* ? [ab]); may be repeated",
+        help="list only entries whose name matches this pattern (* ? [ab]); may be repeated",
     )
 
 
-def add_to(parser: argparse._ActionsContainer, text: str = "format of OUT (default: by the ending of OUT)") -> None:
+def add_to(
+    parser: argparse._ActionsContainer,
+    text: str = "format of OUT (default: the file name ending of OUT selects the format)",
+) -> None:
     """Add ``--to``."""
     parser.add_argument("--to", metavar="FORMAT", help=text)
 
@@ -272,8 +281,8 @@ def add_stages(parser: argparse._ActionsContainer) -> None:
         type=Path,
         metavar="MODEL",
         help=(
-            "for Caffe: pair blobs with the SDK's stages (the successive values of a blob), using the "
-            "table in this fixed model of calibrate"
+            "for Caffe: pair blobs with the SDK's stages (successive values of a blob that layers "
+            "overwrite); the table of stages is read from this fixed model, which calibrate wrote"
         ),
     )
 
@@ -289,16 +298,21 @@ def add_validate(parser: argparse._ActionsContainer, text: str) -> None:
     parser.add_argument("--validate", metavar="IMAGES", help=text)
 
 
-def add_judges(parser: argparse._ActionsContainer, judged: str, metric: str, some: str = "some of -i") -> None:
+def add_judges(parser: argparse._ActionsContainer, measured: str, metric: str, some: str = "some of -i") -> None:
     """Add ``--metric``, ``--evaluate`` and ``--validate``.
 
-    judged  what the images judge.
-    metric  what the metric is for.
-    some    the images that judge without ``--evaluate``.
+    measured  the errors that are measured on the images.
+    metric    the use of the metric.
+    some      the images without ``--evaluate``.
     """
-    add_metric(parser, f"your own accuracy function, {metric}; or {', '.join(AGREEMENTS)}, {NO_AGREEMENT}")
-    parser.add_argument("--evaluate", metavar="IMAGES", help=f"images on which {judged} are judged (default: {some})")
-    add_validate(parser, "held-out images that check the recommendation; no choice is based on them")
+    built_in = f"a built-in metric: {', '.join(AGREEMENTS)}; or {NO_AGREEMENT}"
+    add_metric(parser, f"your own accuracy function, {metric}; or {built_in}")
+    parser.add_argument(
+        "--evaluate", metavar="IMAGES", help=f"images on which the {measured} are measured (default: {some})"
+    )
+    add_validate(
+        parser, "held-out images on which the recommendation is verified; these images do not influence any choice"
+    )
 
 
 class Told(argparse.Action):
@@ -340,7 +354,7 @@ def add_th1(parser: argparse._ActionsContainer, *short: str, text: str, default:
 
 def add_num_process(
     parser: argparse._ActionsContainer,
-    text: str = "number of processes that run images; results do not depend on N",
+    text: str = "number of processes that run the model on images; results do not depend on N",
     default: int | None = 1,
 ) -> None:
     """Add ``--num-process``."""
@@ -422,7 +436,8 @@ def stages_of(model: Path | None, required: bool = True) -> tuple[Stage, ...]:
         return table_of(properties[KEY])
     if required:
         raise ConfigError(
-            f"{model} has no table of Caffe stages ({KEY}); give a model that calibrate created from a Caffe model"
+            f"{model} has no table of Caffe stages, the successive values of a blob ({KEY}); give a "
+            "model that calibrate created from a Caffe model"
         )
     return ()
 
@@ -496,7 +511,10 @@ def add_raw(parser: argparse._ActionsContainer, shapes: bool = True) -> None:
             action="append",
             default=[],
             metavar="PATTERN=SHAPE",
-            help="shape of files without a header (1,8,5,7), or MODEL.onnx, which has the shapes; may be repeated",
+            help=(
+                "shape of files without a header, such as 1,8,5,7; or MODEL.onnx, from which show reads "
+                "the shapes; may be repeated"
+            ),
         )
 
 

@@ -8,17 +8,18 @@ examples:
   sgsdump report fixed.bin float.bin --serve
 
 the file:
-  You can open or email the file; it fetches nothing. It has the verdict, the
-  error over the depth of the model, and a table of all layers to sort and
-  search. For a selected layer, it shows histograms, the error per channel, and
-  where in the image the error is. --ranges adds the minimum, the maximum and
-  the 256 levels between them to the histograms. The network is drawn with the
-  error of each operator, and the values of the worst layers are shown as images.
+  You can open or email the HTML file; the file loads nothing from the network.
+  It has the verdict, the error over the depth of the model, a drawing of the
+  model with the error of each operator, and a table of all layers to sort and
+  search. For a selected layer, it shows both tensors and their difference as
+  images, histograms, and the error per channel. --ranges adds the minimum, the
+  maximum and the 256 levels between them to the histograms.
 
 with --serve:
-  The page is not written. A local server shows all tensors at full resolution
-  at an address with a secret token, which only this computer can open. SAMPLE
-  may also be a single dump or the folder of a diagnosis. Ctrl-C stops the server.
+  The page is not written to a file. A local server shows all tensors at full
+  resolution, at an address with a secret token that only works on this
+  computer. SAMPLE may also be a single dump or the folder of a diagnosis.
+  Ctrl-C stops the server.
 
 exit status:
   0, or 2 on errors. To fail a build, use sgsdump compare --html FILE, which
@@ -73,7 +74,10 @@ class Options:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "sample", type=Path, metavar="SAMPLE", help="dump under test; with --before, the folder of a diagnosis"
+        "sample",
+        type=Path,
+        metavar="SAMPLE",
+        help="dump under test; with --before, the output folder of sgsdump diagnose",
     )
     parser.add_argument("benchmark", type=Path, nargs="?", metavar="BENCHMARK", help="reference dump")
     dumps = parser.add_argument_group("input dumps")
@@ -83,7 +87,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_stages(dumps)
     diagnoses = parser.add_argument_group("two diagnoses")
     diagnoses.add_argument(
-        "--before", type=Path, metavar="DIAGNOSIS", help="folder of an older diagnosis of this model, to compare with"
+        "--before",
+        type=Path,
+        metavar="DIAGNOSIS",
+        help=("output folder of an older sgsdump diagnose run of this model; the report compares both diagnoses"),
     )
     output = parser.add_argument_group("output")
     add_output(output, "HTML file to write (default: %(default)s)", default=Path("report.html"))
@@ -122,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
     comparison, sample, benchmark, pictures = _compared(options, options.benchmark)
     if not comparison.rows and not comparison.failed:
         raise ValuesError(
-            f"no layer in common: {options.sample}, {options.benchmark}; are both dumps of the same model?"
+            f"no layer in common: {options.sample}, {options.benchmark}; do both dumps belong to the same model?"
         )
     facts = [("sample", str(options.sample)), ("benchmark", str(options.benchmark))]
     facts += [("ranges", str(options.ranges))] if options.ranges else []
@@ -185,7 +192,7 @@ def _report_of_two(options: Options, before: Path, facts: Sequence[tuple[str, st
     asked |= {"--runs": options.runs, "--step": options.reading.step, "--rank": options.reading.rank}
     for name, value in asked.items():
         if value not in (None, False):
-            raise ConfigError(f"{name} is for dumps, but --before is for two diagnoses; omit one of them")
+            raise ConfigError(f"{name} applies to dumps, but --before compares two diagnoses; omit one of the two")
     check_outputs([options.output], [options.sample / FILE, before / FILE])
     report = report_of_two(read_diagnosis(options.sample), read_diagnosis(before))
     return _written(replace(report, facts=(*report.facts, *facts)), options.output)

@@ -17,11 +17,12 @@ trees of several runs (steps, ranks, graphs):
   TREE@step=3,rank=0,graph=NAME.
 
 one tensor:
-  NAME is the name of a tensor, or #3 for the fourth line of the list.
-  OPERATIONS select a part, [0:2,3], or reorder the axes, (0,2,3,1); separate
-  several with ;. Values are real numbers in the logical layout if the original
-  shape is known; --stored shows the values of the file. If the graph of the
-  model is beside the dump, the layers before and after are shown too.
+  NAME is the name of a tensor, or its line number in the list, counted from 0:
+  #3 is the fourth line. OPERATIONS select a part, [0:2,3], or reorder the axes,
+  (0,2,3,1); separate several with ;. Values are real numbers in the logical
+  layout if the original shape is known; --stored shows the values of the file.
+  If the graph of the model is beside the dump, the layers before and after are
+  shown too.
 
 two dumps (--against):
   Shows the values of NAME that differ most: index, both values, error and
@@ -33,9 +34,9 @@ fixed models:
 
 the SDK's model files (.sim, .img):
   Lists operators with their options, and tensors with shape, type, format,
-  scale, zero point, range, working memory and domain. With --against another
-  .sim file, shows where types, formats, scales and ranges differ. Reading .img
-  files is experimental.
+  scale, zero point, range, working memory and domain. With --against and
+  another .sim file, show prints the tensors whose types, formats, scales or
+  ranges differ. Reading .img files is experimental.
 
 operators of a model (--operators):
   Accepts ONNX, a program of torch.export.save (.pt2), a graph text of
@@ -140,7 +141,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dump", type=Path, metavar="DUMP", help="dump in any known format, or a model file")
     parser.add_argument("name", nargs="?", metavar="NAME", help="tensor whose values to print")
     parser.add_argument(
-        "part", nargs="?", metavar="OPERATIONS", help="part of the tensor, such as [0,0:2], or order of its axes"
+        "part",
+        nargs="?",
+        metavar="OPERATIONS",
+        help="part of the tensor to select, such as [0,0:2], or new order of its axes, such as (0,2,3,1)",
     )
     source = parser.add_argument_group("input dump")
     add_run(source)
@@ -156,7 +160,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--against",
         type=Path,
         metavar="BENCHMARK",
-        help="dump whose tensor of the same name is compared with NAME; for a .sim file, another .sim file",
+        help=(
+            "dump to compare with: show compares its tensor of the same name with the tensor NAME; for a "
+            ".sim file, another .sim file"
+        ),
     )
     values.add_argument(
         "--worst", type=int, metavar="N", help=f"show the N values that differ most (default: {WORST_COUNT})"

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write the tensors whose names match (* ? [ab]) to one file; may be repeated",
     )
     add_run(parser)
-    add_to(parser, "format of the parts (default: format of the dump, else npz)")
+    add_to(parser, "format of the parts (default: the format of the dump if one file can hold this format, else npz)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -63,7 +63,10 @@ def run(args: argparse.Namespace) -> int:
     name = options.to or (dump.format if dump.format in endings else "npz")
     target = target_of(options.output, name, dump)
     if target.format not in endings:
-        raise ConfigError(f"each part is one file, but {name} is a folder; give --to one of: {', '.join(endings)}")
+        raise ConfigError(
+            f"split writes each part as one file, but the format {name} writes a folder; give --to one "
+            f"of: {', '.join(endings)}"
+        )
     if options.to is None and dump.format == target.format:
         target = Target(target.format, dump.variant)
     left_out: list[tuple[str, str]] = []

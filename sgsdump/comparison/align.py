@@ -177,7 +177,8 @@ def _taken(record: Record, others: Mapping[str, list[Record]], side: str, partne
         if pair is not None and other.io == record.io and slot_of(other) == slot_of(record):
             partner = pair.sample if pair.benchmark is other else pair.benchmark
             return (
-                f"the {side}'s {other.name!r} is a different tensor: it is paired by {pair.how} with {partner.name!r}"
+                f"the tensor {other.name!r} of the {side} has this name but is a different tensor: "
+                f"this other tensor is paired by {pair.how} with {partner.name!r}"
             )
     return ""
 
@@ -188,7 +189,10 @@ def _elsewhere(record: Record, others: Mapping[str, list[Record]], side: str) ->
     same = [r for r in others.get(normalised(record.name), []) if r.constant or (r.io, slot_of(r)) != role]
     slots = sorted({r.slot for r in same if r.io == "out" and not r.constant})
     if record.io == "out" and slots:
-        return f"the {side} has a tensor of this name only as output {listed_names(slots)}, not {record.slot}"
+        return (
+            f"in the {side}, the tensor of this name is only output {listed_names(slots)} of its "
+            f"operator, not output {record.slot}"
+        )
     if same:
         return f"the {side} has it only as a constant" if same[0].constant else f"the {side} has it only as an input"
     return ""

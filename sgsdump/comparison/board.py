@@ -149,11 +149,11 @@ def _causes(data: bytes, output: Output, others: Mapping[str, Output]) -> Iterat
     stored = output.stored
     for _, values in _readings(data, stored):
         if values.size and (values == values.reshape(-1)[0]).all():
-            yield f"a stale buffer: every value is {values.reshape(-1)[0]}; nothing was written"
+            yield f"the buffer is stale: every value is {values.reshape(-1)[0]}, so no output was written"
         yield from _reordered(values, stored)
         written = _written(values, stored)
         if written:
-            yield f"a stale buffer: nothing was written after the first {written} values"
+            yield f"the buffer is stale: no output was written after the first {written} values"
     wide = aligned(stored).tobytes()
     if len(data) == stored.nbytes < len(wide) and data == wide[: len(data)]:
         yield "the alignment is not stripped: the file is the beginning of the aligned buffer, read in the plain shape"
@@ -169,7 +169,7 @@ def _causes(data: bytes, output: Output, others: Mapping[str, Output]) -> Iterat
             for shaped in _shapes(other)
             for _, values in _readings(data, shaped.stored)
         ):
-            yield f"the values are those of output {name}: the order of the outputs differs"
+            yield f"the values belong to output {name}: the order of the outputs differs"
 
 
 def _reordered(values: np.ndarray, stored: np.ndarray) -> Iterator[str]:

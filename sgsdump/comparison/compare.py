@@ -1,7 +1,7 @@
 """``compare``: compare a dump under test with a reference dump, layer by layer.
 
-The work has three stages, each in its own module: ``align`` pairs tensors, ``measure`` compares their values, and
-``conclude`` interprets the figures.
+``compare`` works in three steps, each in its own module: ``align`` pairs tensors, ``measure`` computes metrics of
+each pair, and ``conclude`` collects further evidence for the causes of differences.
 """
 
 from __future__ import annotations
@@ -73,8 +73,9 @@ def compare(
         result lists them.
     metrics : sequence of str or mapping
         Additional metrics, stored in ``extra`` of each row: names from ``METRICS``, or {name: function} with your own
-        functions f(sample, benchmark) -> number. A function is called once per pair, with two arrays of real values of
-        equal shape. {name: None} selects a metric of ``METRICS``.
+        functions f(sample, benchmark) -> number. sgsdump calls each of your functions once per pair of tensors. The
+        arguments are the real (dequantised) values of both tensors, as two arrays of equal shape. {name: None} selects
+        a metric of ``METRICS``.
     settings : Settings, optional
         Parameters of the metrics in ``METRICS``.
     compatible : str, optional
@@ -94,8 +95,8 @@ def compare(
     Returns
     -------
     Comparison
-        One row per compared tensor, in the file order of the benchmark. ``failed`` lists pairs that cannot be compared;
-        they raise no error.
+        One row per compared tensor, in the file order of the benchmark. ``failed`` lists pairs of tensors that cannot
+        be compared. For such a pair, ``compare`` raises no error.
 
     Raises
     ------
@@ -143,10 +144,10 @@ def compare(
 
 @contextmanager
 def _threads(count: int, collecting: bool) -> Iterator[Mapper]:
-    """Yield a parallel ``map`` on ``count`` threads, with BLAS limited to one thread.
+    """Yield a parallel version of ``map`` that uses ``count`` threads; meanwhile, limit BLAS to one thread.
 
-    Garbage collection is disabled meanwhile. With the user's own metrics it stays enabled, because these may leave
-    reference cycles of large arrays.
+    Garbage collection is disabled until the context manager exits. If the user passes metric functions, garbage
+    collection stays enabled, because these functions can leave reference cycles of large arrays.
     """
     with (
         nullcontext() if collecting else collector_paused(),
@@ -165,7 +166,7 @@ def _opened(dump: Dump | str | Path) -> Dump:
 
 
 def _check_name_map(name_map: Any) -> None:
-    """Raise ConfigError for a path given where a list of names is expected."""
+    """Raise ConfigError if ``name_map`` is a path instead of a mapping of names."""
     if isinstance(name_map, (str, Path)):
         raise ConfigError(
             f"name_map must be a mapping {{benchmark name: sample name}}, not a path; read the file {name_map} "

@@ -39,10 +39,10 @@ _DTYPES = ("sample_dtype", "benchmark_dtype")
 def frame_of(rows: Sequence[Row]) -> pandas.DataFrame:
     """Return a DataFrame with one line per compared layer and the columns of the CSV file.
 
-    Each additional metric has a column of the same name; the metric NAME of a vendor tool has the column ``vendor
-    NAME``. ``statistics_error`` is the largest relative error of the statistics, for layers without values. A
-    comparison of several runs also has the columns ``runs``, ``worst_run``, ``worst_cos``, ``worst_rmse``, ``mean_cos``
-    and ``mean_rmse``. Raise MissingExtra if pandas is not installed.
+    Each additional metric has a column with the name of the metric. For the metric NAME of a vendor tool, the column is
+    ``vendor NAME``. For layers whose dumps hold statistics instead of values, the column ``statistics_error`` is the
+    largest relative error of the statistics. A comparison of several runs also has the columns ``runs``, ``worst_run``,
+    ``worst_cos``, ``worst_rmse``, ``mean_cos`` and ``mean_rmse``. Raise MissingExtra if pandas is not installed.
     """
     columns = [*_FACTS, *_NUMBERS, *dict.fromkeys(name for row in rows for name in _further(row))]
     columns += [*_COUNTS, *_DTYPES, "misnamed", "note"]
@@ -71,8 +71,8 @@ JUMP_SHARE = 0.1  # share of the largest rise below which rises are not jumps
 class Comparison:
     """Result of ``compare``: one row per compared layer, and the tensors that were not compared.
 
-    A comparison is a collection of its rows. It supports ``len``, iteration, ``in``, and indexing by name, number or
-    slice.
+    A comparison is a collection of its rows. A ``Comparison`` supports ``len``, iteration, ``in``, and indexing by
+    name, number or slice.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class Comparison:
 
     @cached_property
     def account(self) -> Account:
-        """Number of compared layers, and the layers that were not compared."""
+        """Number of compared layers, and a list of the layers that were not compared."""
         whole = self.completeness
         of = max(whole.of, len(self.rows))
         beside = (*_runs(whole), *less_than_half(len(self.rows), whole.of), *_files(self))
@@ -130,9 +130,9 @@ class Comparison:
 
     @property
     def is_complete(self) -> bool:
-        """True if no output, layer or run is missing, nothing is damaged, and at least half of the layers are compared.
+        """True if no output, layer, run or file is missing or damaged, and at least half of the layers are compared.
 
-        Layers inside fused operators are not missing.
+        Layers inside fused operators do not count as missing.
         """
         return self.account.is_complete
 
@@ -187,7 +187,7 @@ class Comparison:
         return self._known[limits]
 
     def verdict(self, limits: Thresholds | None = None, allow_missing: bool = False) -> Verdict:
-        """Return the verdict as data.
+        """Return the verdict as a ``Verdict`` object.
 
         Parameters
         ----------
@@ -211,22 +211,22 @@ class Comparison:
 
     @property
     def other_input(self) -> Finding | None:
-        """The finding "different inputs" of the two runs; None if the inputs are equal or unknown."""
+        """Finding that the two runs had different inputs; None if the inputs are equal or unknown."""
         return next((finding for finding in self.environment if "likeness" in finding.figures), None)
 
     @property
     def suspects(self) -> tuple[Row, ...]:
-        """Rows whose two tensors have the same name but are different tensors. These rows never pass."""
+        """Rows that compare two different tensors, because these tensors have the same name. These rows never pass."""
         return tuple(row for row in self.rows if row.misnamed)
 
     @property
     def alike(self) -> tuple[Row, ...]:
-        """Rows that compare the same tensor on both sides: all rows except ``suspects``."""
+        """Rows that compare the same tensor in both dumps: all rows except ``suspects``."""
         return tuple(row for row in self.rows if not row.misnamed)
 
     @property
     def worst(self) -> Row | None:
-        """Row with the largest error (Σ|a-b| / Σ|b|); None without rows.
+        """Row with the largest error (Σ|a-b| / Σ|b|); None if there are no rows.
 
         NaN and Inf count as the largest error. Suspects are included.
         """
@@ -240,7 +240,7 @@ class Comparison:
         Parameters
         ----------
         count : int, optional
-            Number of rows to return. If None, return all rows.
+            Number of rows to return. If ``count`` is None, return all rows.
 
         Returns
         -------
@@ -250,10 +250,10 @@ class Comparison:
 
     @property
     def jumps(self) -> tuple[Row, ...]:
-        """Rows whose error is larger than the error of the layers that feed them, largest rise first.
+        """Rows of the layers whose error is larger than the error of their input layers, largest rise first.
 
-        Rows in ``suspects`` are left out, because they compare two different tensors. Rises below a tenth of the
-        largest finite rise are left out too.
+        Rows in ``suspects`` are left out, because they compare two different tensors. Rows whose rise is below a
+        tenth of the largest finite rise are left out too.
         """
         rising = sorted((row for row in self.alike if row.rise > 0), key=lambda row: -row.rise)
         steepest = next((row.rise for row in rising if math.isfinite(row.rise)), 0.0)
@@ -276,7 +276,8 @@ class Comparison:
     def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
         """Return whether all rows are within the limits, ``suspects`` is empty, and all pairs could be compared.
 
-        Missing layers do not count here; see ``is_complete``. A comparison without rows does not pass.
+        Missing layers do not affect the result of this method; ``is_complete`` checks for missing layers. A comparison
+        without rows does not pass.
 
         Parameters
         ----------
@@ -331,7 +332,8 @@ class Comparison:
         Raises
         ------
         KeyError
-            If no row has this name. The message gives similar names, or the reason why the tensor was not compared.
+            If no row has this name. The error message lists similar names, or gives the reason why the tensor was not
+            compared.
         IndexError
             If the number is out of range.
         """
@@ -355,15 +357,15 @@ class Comparison:
         return len(self.rows)
 
     def __repr__(self) -> str:
-        """Return the verdict in words, without limits."""
+        """Return the text of ``verdict()``, called without limits."""
         return "\n".join(ask("text of a verdict", self.verdict()))
 
     def _repr_html_(self) -> str | None:
-        """Return the verdict, a chart of the error over depth, and the worst rows, as HTML for a notebook."""
+        """Return the verdict, a chart of the error of each layer, and the worst rows, as HTML for a notebook."""
         return as_html("comparison", self)
 
     def plot(self, axes: Axes | None = None, metric: str = "rmse") -> Axes:
-        """Plot the error of each layer over depth, with the documented limit and the largest rises of the error.
+        """Plot the error of each layer against its depth, with the documented limit and the largest rises of the error.
 
         Parameters
         ----------
@@ -385,7 +387,7 @@ class Comparison:
         return drawn
 
     def save(self, path: str | Path) -> Path:
-        """Write the comparison to a file, in the format of the file extension.
+        """Write the comparison to a file in the format that the file extension selects.
 
         Parameters
         ----------
@@ -426,7 +428,7 @@ class Comparison:
         return ask("page of a comparison", self, sample, benchmark, height)
 
     def to_html(self, path: str | Path) -> Path:
-        """Write the page of ``sgsdump report``, a single self-contained file.
+        """Write the HTML page that ``sgsdump report`` writes, as a single self-contained file.
 
         The page shows the histograms of layers if the dumps were compared with ``details=True``.
 

@@ -283,7 +283,7 @@ def compare_files(
     names = sorted(both if golden is None else both & golden.keys())
     if not names:
         counts = _counts(settings, sample, benchmark, golden)
-        raise ValuesError(f"no file in common: {counts}. Check that the files are of the same model")
+        raise ValuesError(f"no file in common: {counts}. Check that the files belong to the same model")
     sides = [side for side in (sample, benchmark, golden) if side is not None]
     rows = (golden_row(name, name, [side[name] for side in sides], settings) for name in names)
     return _comparison(
@@ -324,7 +324,7 @@ def compare_golden(
         one_sided = only_in_golden, not_in_golden
     if not joined:
         counts = _counts(settings, sample, benchmark, golden)
-        raise ValuesError(f"no tensor in common: {counts}. Check that the dumps are of the same model")
+        raise ValuesError(f"no tensor in common: {counts}. Check that the dumps belong to the same model")
 
     flow = known_sources((sample, benchmark), paired.pairs)
     flow = flow or nearest_sources(benchmark, {records[1].name for records in joined})

@@ -94,7 +94,10 @@ def statistics_row(pair: Pair, vendor: VendorStatistics | None = None) -> Row:
         for record in pair.records:
             if record.tensor.statistics == Statistics():
                 record.tensor.raw()  # raises ValuesError with the reason
-        raise ValuesError(f"the two dumps share neither values nor statistics of {pair.benchmark.name!r}")
+        raise ValuesError(
+            f"the two dumps have no common values or statistics of {pair.benchmark.name!r}, so this "
+            "tensor cannot be compared"
+        )
     listed = ", ".join(f"{name} {error:.3g}" for name, error in errors.items())
     sides = [s for s, r in (("sample", pair.sample), ("benchmark", pair.benchmark)) if r.tensor.statistics is not None]
     have = f"{' and '.join(sides)} {'have' if len(sides) > 1 else 'has'}"
@@ -547,7 +550,7 @@ def _equality(measured: Measured) -> str:
         return ""
     if not hold_equal(measured.sample, measured.benchmark):
         return ""
-    return f"all values are equal, {odd.sample_inf} of them -Inf"
+    return f"all values are equal; {odd.sample_inf} of the values are -Inf"
 
 
 # Extras.

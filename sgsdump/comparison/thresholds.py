@@ -45,7 +45,9 @@ class Thresholds:
             if limit is not None and not limit >= 0:
                 raise ConfigError(f"the limit on {name} must be 0 or more, not {limit:g}")
             if limit == math.inf:
-                raise ConfigError(f"the limit on {name} must be finite, not {limit:g}. Omit the limit for no limit")
+                raise ConfigError(
+                    f"the limit on {name} must be finite, not {limit:g}. If the metric needs no limit, omit the limit"
+                )
         if isinstance(self.further, str):
             raise ConfigError("further must be a list of pairs (metric name, limit), not a string")
         for name, limit in self.further:

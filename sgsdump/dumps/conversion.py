@@ -183,7 +183,7 @@ def reasons(left_out: Iterable[tuple[str, str]]) -> Iterator[str]:
         names.setdefault(reason, []).append(repr(name))
     for reason, those in names.items():
         yield (
-            f"tensors left out: {len(those)} "
+            f"tensors omitted from the output: {len(those)} "
             f"({', '.join(those[:SHOWN])}{', …' if len(those) > SHOWN else ''}): {reason}"
         )
 

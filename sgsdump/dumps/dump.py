@@ -36,7 +36,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator or module (one ``op_index``) and its position in the model, if the dumping tool recorded it.
+    """One operator or module (one ``op_index``), with its position in the model if the dumping tool records positions.
 
     module     path of the module that contains the operator, or of the module itself: ``layer1.0.conv``; "" for the
                outermost module.
@@ -76,11 +76,11 @@ def as_arguments(values: object) -> dict[str, str]:
 
 
 class Damage(str):
-    """A note about a file or tensor that exists but cannot be read; a comparison of such a dump exits with status 2."""
+    """Note on a file or tensor that exists but is unreadable; comparing a dump with such a note exits with status 2."""
 
     @classmethod
     def left_out(cls, error: FormatError) -> str:
-        """Return the note about a skipped file or tensor; a ``Damage`` unless an intact file holds no tensor."""
+        """Return a note about a skipped file or tensor, as a ``Damage`` except for an intact file without tensors."""
         text = f"left out: {error}"
         return text if isinstance(error, NotATensor) else cls(text)
 
@@ -137,7 +137,7 @@ class Record:
 
 @runtime_checkable
 class Variant(Protocol):
-    """A format variant that can also describe a subset of its dump's records."""
+    """A variant of a dump format that can also describe a dump with only some of the records."""
 
     def of_part(self) -> Any:
         """Return the variant without data about individual records."""
@@ -164,9 +164,10 @@ class _Once:
 class Dump(Mapping[str, Tensor]):
     """The tensors of one run: ``records`` in file order, and a read-only mapping from name to tensor.
 
-    The mapping has every tensor name once, in file order. ``dump[name]`` returns the first output with that name. If
-    there is none, the first model input or else the first constant is returned. ``records`` also holds repeated names:
-    later outputs, and the inputs of each operator.
+    The keys of the mapping are the tensor names in file order, without duplicates. ``dump[name]`` returns the first
+    output with that name. If no output has that name, ``dump[name]`` returns the first model input with that name, or
+    else the first constant. Unlike the mapping, ``records`` also contains tensors with repeated names: later outputs,
+    and the inputs of each operator.
 
     Parameters
     ----------
@@ -181,7 +182,8 @@ class Dump(Mapping[str, Tensor]):
     notes : iterable of str
         Messages of the reader: skipped files, surplus bytes, tensors without values.
     network : callable
-        Function that returns the operators by ``op_index`` (``Operator``). It is called once, when needed.
+        Function that returns the operators by ``op_index`` (``Operator``). The function is called at most once, when
+        the operators are first needed.
 
     Attributes
     ----------
@@ -295,7 +297,7 @@ class Dump(Mapping[str, Tensor]):
         return self.with_records(records, variant)
 
     def with_records(self, records: Sequence[Record], variant: Any) -> Dump:
-        """Return a copy of the dump with other records and another variant; notes, path and network are kept.
+        """Return a copy of the dump with other records and another variant, but the same notes, path and network.
 
         Parameters
         ----------
@@ -362,8 +364,8 @@ class Dump(Mapping[str, Tensor]):
 
         Notes
         -----
-        Reading values of the dump's tensors afterwards raises ValuesError. Arrays that were read before stay valid. A
-        mapped file is unmapped when its last array is deleted.
+        Reading values of the dump's tensors afterwards raises ValuesError. Arrays that were read before ``close`` stay
+        valid. A memory-mapped file is unmapped when the last array that refers to the file is deleted.
         """
         owner = f"the dump {self.path}" if self.path else "its dump"
         for record in self.records:
@@ -433,7 +435,7 @@ def selected(records: Sequence[Record], patterns: Sequence[str]) -> list[Record]
 
 
 def with_tensors(dump: Dump, tensor_of: Callable[[Record], Tensor]) -> Dump:
-    """Return a copy of the dump in which ``tensor_of`` replaces the tensor of each record."""
+    """Return a copy of the dump with each record's tensor replaced by the result of ``tensor_of(record)``."""
     records = [replace(record, tensor=tensor_of(record)) for record in dump.records]
     return dump.with_records(records, dump.variant)
 
@@ -450,7 +452,7 @@ def _row(record: Record) -> tuple[str, ...]:
 
 
 def _printed(text: str) -> str:
-    """Return the text on one line. Lone surrogates (names in another encoding) are escaped: notebooks reject them."""
+    """Return the text on one line. Escape lone surrogates (undecodable names), because notebooks reject them."""
     return one_line(text).encode("utf-8", "backslashreplace").decode()
 
 

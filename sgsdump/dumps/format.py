@@ -6,7 +6,7 @@ The modules in ``formats/`` implement the formats; their docstrings specify the 
 2. List the format in ``formats/__init__.py``.
 3. Subclass the conformance test class in ``tests/dumps/formats/``.
 
-A format imports only from the folder of its vendor and from ``formats/shared/``.
+Within ``formats/``, the module of a format imports only from its vendor's folder and from ``formats/shared/``.
 """
 
 from __future__ import annotations
@@ -57,21 +57,22 @@ def _nothing(records: Sequence[Record], variant: Any) -> Iterable[Lost]:
 
 @dataclass(frozen=True)
 class Format:
-    """One dump format, of a file or of a folder.
+    """Interface of one dump format, which stores a dump as a file or as a folder.
 
     Attributes
     ----------
     name : str
         Format name in ``--to`` and ``save_dump(format=...)``.
     recognises : callable
-        ``(path, head) -> bool``. Return whether ``read`` should be tried. ``head`` holds the first ``HEAD_BYTES`` bytes
-        of the file; it is empty for a folder.
+        ``(path, head) -> bool``. Return True if ``read`` should try to read ``path``. ``head`` holds the first
+        ``HEAD_BYTES`` bytes of the file; it is empty for a folder.
     read : callable
-        ``(path) -> Dump``. Read headers at once and values on request. Raise FormatError if the file is damaged.
+        ``(path) -> Dump``. Read the headers immediately, and read values only on request. Raise FormatError if the file
+        is damaged.
     write : callable or None
         ``(records, path, variant) -> None``. Write the records atomically, with one record in memory at a time.
-        ``variant`` is a ``Dump.variant`` that ``read`` returned, or None for the usual variant. Write a folder with
-        ``replacing_folder``. None if the format is read-only.
+        ``variant`` is a ``Dump.variant`` that ``read`` returned, or None for the usual variant. For a folder format,
+        use ``replacing_folder`` to write the folder. None if the format is read-only.
     loses : callable
         ``(records, variant) -> iterable of Lost``. Return the metadata and values that ``write`` would lose or refuse,
         without reading values. Records that are not listed must be equal after writing and reading: name, slot, shape,
@@ -114,7 +115,7 @@ def json_object(data: bytes) -> dict[str, Any] | None:
 
 
 def checked_shape(sizes: Iterable[int]) -> tuple[int, ...]:
-    """Return the sizes as a shape that numpy can hold; raise FormatError for any other sizes."""
+    """Return the sizes as a tuple; raise FormatError if numpy cannot represent this shape."""
     shape = tuple(islice(sizes, MOST_RANK + 1))
     if len(shape) > MOST_RANK or math.prod(filter(None, shape)) > MOST_ELEMENTS:
         raise FormatError(f"tensor shape {str(list(shape))[:80]} cannot be represented")

@@ -277,7 +277,7 @@ def _field(number: int, data: bytes) -> bytes:
 
 def _text(data: bytes, field: Field) -> str:
     if field.wire_type != BYTES:
-        raise WireError(f"text expected at byte {field.start}")
+        raise WireError(f"text is expected at byte {field.start}")
     return data[field.value : field.end].decode("utf-8", "surrogateescape")
 
 
@@ -351,7 +351,7 @@ def _numbers(data: bytes, field: Field) -> list[float] | list[int]:
 def _captured(data: bytes, attribute: Field, depth: int = 0) -> Iterator[str]:
     """Yield tensor names that an attribute's subgraphs read from the outer graph."""
     if depth > _DEEPEST:
-        raise WireError(f"subgraphs nested more than {_DEEPEST} deep")
+        raise WireError(f"subgraphs are nested more than {_DEEPEST} levels deep")
     for body in fields(data, attribute.value, attribute.end):
         if body.number not in (6, 11):
             continue

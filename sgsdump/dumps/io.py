@@ -22,12 +22,12 @@ from sgsdump.tensors.tensor import Tensor
 
 
 def open_dump(path: str | Path, step: int | None = None, rank: int | None = None) -> Dump:
-    """Open a dump of any known format. Headers are read at once, tensor values on request.
+    """Open a dump of any known format. Headers are read immediately; tensor values are read on request.
 
     Parameters
     ----------
     path : str or Path
-        A file or folder. For a tree with several runs, a suffix may select the run:
+        A file or folder. If the path is a tree with several runs, a suffix of the path can select the run:
         ``tree@step=3,rank=0,graph=NAME``. ``list_runs`` lists the runs of a tree.
     step : int, optional
         Step (iteration, token) of the run to open.
@@ -60,7 +60,7 @@ def open_dump(path: str | Path, step: int | None = None, rank: int | None = None
 
 
 def _read(format: Any, path: Path) -> Dump:
-    """Read a dump. An unexpected exception of a plug-in's reader becomes a FormatError of one line."""
+    """Read a dump. An unexpected exception of a plug-in's reader becomes a one-line FormatError."""
     try:
         dump: Dump = format.read(path)
     except SgsdumpError:
@@ -150,7 +150,7 @@ def save_dump(
 
 
 def as_records(tensors: Iterable[Tensor | Record]) -> Iterator[Record]:
-    """Yield a record for each item. A tensor without a record becomes the only output of operator 0, 1, 2 and so on."""
+    """Yield a record for each item. A plain tensor becomes the only output of an operator numbered by position."""
     for index, item in enumerate(tensors):
         if not isinstance(item, Tensor | Record):
             raise ConfigError(f"cannot save a {type(item).__name__}. Pass tensors, records or {{name: array}}")
@@ -198,7 +198,8 @@ def _is_kept(dump: object, target: Target) -> bool:
 def _watched(records: Iterable[Record], facts: list[Record], target: Target, on_loss: str) -> Iterator[Record]:
     """Yield the records and append their metadata to ``facts``.
 
-    Losses are checked after the last record. An error at this point stops the writer before it renames the file.
+    After the last record, the function checks whether the format would lose metadata or values. If this check raises an
+    error, the writer stops before renaming the temporary file.
     """
     for record in records:
         tensor = record.tensor

@@ -135,7 +135,9 @@ def _result(path: Path, step: int | None) -> Path:
     if not results:
         return path
     if step is None and len(results) > 1:
-        raise ConfigError(f"{path} holds {len(results)} results; choose one with --step N, or name its folder")
+        raise ConfigError(
+            f"{path} holds {len(results)} results; choose one with --step N, or name the folder of one result"
+        )
     chosen = next(iter(results)) if step is None else step
     if chosen not in results:
         raise ConfigError(f"{path} has no Result_{chosen}; it has {', '.join(map(str, sorted(results)[:5]))}")

@@ -51,7 +51,7 @@ def list_runs(
     Returns
     -------
     list of Run
-        Runs sorted by step, rank, graph and folder. Empty if the path is a dump without runs.
+        Runs sorted by step, rank, graph and folder. The list is empty if the path is a dump without runs.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def _split(path: Path, choice: Choice, enter: bool = True) -> tuple[Path, Choice
 
 
 def _entered(path: Path) -> Path:
-    """Return the tree in an output folder of ``sgsdump exec``; without exactly one tree, return ``path`` unchanged."""
+    """Return the only tree in an output folder of ``sgsdump exec``; for any other path, return ``path`` itself."""
     trees = list(islice(path.glob(_HOOKED), 2)) if path.is_dir() else []
     return trees[0].parent if len(trees) == 1 else path
 
@@ -111,10 +111,10 @@ def format_of(path: Path) -> Any:
         )
     several = sorted(path.glob(_HOOKED)) if path.is_dir() else []
     if several:
-        raise FormatError(f"{path} holds {len(several)} dumps. Name one of them; the latest is {several[-1].parent}")
+        raise FormatError(f"{path} holds {len(several)} dumps. Name one dump; the latest is {several[-1].parent}")
     if path.is_dir():
         marks = [format.looks_for for format in FORMATS.values() if format.looks_for]
-        raise FormatError(f"{path} is a folder, not a dump (looked for: {', '.join(marks)})")
+        raise FormatError(f"{path} is a folder, but not a dump: the folder contains none of these: {', '.join(marks)}")
     if path.suffix.lower() in _MODELS or head[4:8] == b"TFL3":
         typed, made = shlex.quote(str(path)), shlex.quote(str(Path(path.name).with_suffix(".bin")))
         if path.suffix == ".sim":
@@ -136,7 +136,7 @@ def format_of(path: Path) -> Any:
 
 
 def _recognised(name: str, format: Any, path: Path, head: bytes) -> bool:
-    """Return whether a plug-in's reader recognises a file. A reader that raises an exception is disabled."""
+    """Return whether a plug-in's reader recognises a file. If the reader raises an exception, warn and return False."""
     try:
         return bool(format.recognises(path, head))
     except Exception as error:

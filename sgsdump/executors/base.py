@@ -1,15 +1,15 @@
 """The interface of an executor, which runs models with one back-end.
 
-There are four calls: ``init``, ``load_model``, ``execute`` (any number of times; another ``load_model`` may follow) and
-``release``. The base class checks this order. sgsdump runs every back-end through an executor. Plug-ins are found by
-the entry point group ``sgsdump.executors``. In a ``with`` statement, an executor releases itself at the end, also after
-an error::
+There are four calls: ``init``, ``load_model``, ``execute`` (any number of times, then possibly another ``load_model``)
+and ``release``. The base class checks the order of these calls. sgsdump runs every back-end through an executor.
+sgsdump finds executors of plug-ins through the entry-point group ``sgsdump.executors``. At the end of a ``with``
+statement, an executor releases its resources, also after an error::
 
     with open_executor("ort") as executor:
         executor.load_model(proto)
         scores, boxes = executor.execute(["scores", "boxes"], {"input": array})
 
-docs/own_executor.md explains how to write an executor; ``sgsdump.executors.conformance`` tests one.
+docs/own_executor.md explains how to write an executor. The module ``sgsdump.executors.conformance`` tests an executor.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Executor(ABC):
     """Base class of all back-ends.
 
     A subclass implements ``on_load`` and ``on_execute``, and overrides ``on_init``, ``on_release``, ``check_model`` and
-    ``plain`` if needed. The four public methods check the order of the calls, options, names, feeds and results.
+    ``plain`` if needed. The four public methods check the order of the calls, and check all options, names, feeds and
+    results.
 
     Attributes
     ----------
@@ -53,8 +54,8 @@ class Executor(ABC):
 
     Notes
     -----
-    If a back-end raises an exception while it loads or runs a model, a ModelError of one line is raised instead. A
-    SgsdumpError is raised unchanged.
+    If a back-end raises an exception while it loads or runs a model, a ModelError of one line is raised instead. An
+    SgsdumpError of the back-end is not converted to a ModelError, but raised unchanged.
 
     Examples
     --------
@@ -146,8 +147,8 @@ class Executor(ABC):
         Returns
         -------
         list of np.ndarray
-            The outputs in the order of ``output_names``, with the dtype and shape of the model. The caller may change
-            the arrays.
+            The outputs in the order of ``output_names``, with the dtype and shape of the model. The caller is allowed
+            to modify the returned arrays.
 
         Raises
         ------
@@ -176,7 +177,7 @@ class Executor(ABC):
     def release(self) -> None:
         """Free all resources.
 
-        This method may be called at any time and repeatedly. Afterwards ``init`` may be called again.
+        This method may be called at any time and repeatedly. After ``release``, ``init`` can be called again.
         """
         if self._state not in ("new", "released"):
             self._state, self._model = "released", None
@@ -238,20 +239,20 @@ class Executor(ABC):
     def on_release(self) -> None:  # noqa: B027 - overriding is optional
         """Free the resources of the back-end. The default does nothing.
 
-        The base class calls this method once per ``init``, also if ``on_init`` failed.
+        The base class calls this method one time for each call of ``init``, even if ``on_init`` raised an exception.
         """
 
     def check_model(self, model: onnx.ModelProto) -> None:  # noqa: B027 - overriding is optional
-        """Raise ModelError if the back-end can run no part of the model. The default does nothing.
+        """Raise ModelError if the back-end cannot run any part of the model. The default does nothing.
 
-        sgsdump calls this method before it runs a model part by part. The user then reads one error instead of one per
-        tensor.
+        Before sgsdump runs a model part by part, sgsdump calls this method. If the method raises an error, the user
+        sees one error message instead of one message per tensor.
         """
 
     def plain(self, error: Exception) -> str:
         """Return the back-end's error message as one line.
 
-        Override this method to name the failing node or to remove noise.
+        Override this method to name the failing node or to remove irrelevant text from the message.
         """
         return reason_of(error)
 
@@ -293,8 +294,8 @@ def _check_outputs(
     """Raise ModelError if the number of arrays, an element type or a shape differs from the model.
 
     The caller checks values that are not arrays (a sequence, None). Exporters sometimes declare a wrong shape. If an
-    array differs from the declared shape, or if no shape is declared, the shape inferred from the feed decides. A
-    dimension that cannot be inferred may have any size.
+    array differs from the declared shape, or if no shape is declared, the shape inferred from the feed is the
+    expected shape. If a dimension cannot be inferred, any size of this dimension is accepted.
     """
     if len(arrays) != len(names):
         raise ModelError(f"{giver} returned {len(arrays)} arrays for {len(names)} outputs")
@@ -324,7 +325,7 @@ def _is_declared(array: np.ndarray | np.generic, kind: onnx.TypeProto) -> bool:
 
 
 def _dtype(kind: onnx.TypeProto) -> np.dtype | None:
-    """Return the numpy dtype of a declared tensor, or None for an unknown type or text."""
+    """Return the numpy dtype of a declared tensor; None if the type is unknown or the tensor holds text."""
     dtype = dtype_of(kind.tensor_type.elem_type) if kind.tensor_type.elem_type else None
     return None if dtype is None or dtype.hasobject else dtype
 
@@ -338,7 +339,7 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 def reason_of(error: BaseException) -> str:
     """Return the first non-empty line of an exception's message.
 
-    A line of at most three words says little, so the type of the exception is put before it.
+    If this line has at most three words, the type of the exception is put before the line.
     """
     line = next((text.strip() for text in str(error).splitlines() if text.strip()), "")
     return line if len(line.split()) > 3 else f"{type(error).__name__}: {line}".rstrip(": ")

@@ -280,7 +280,7 @@ def assert_raises(kind: type[Exception], words: str, act: Callable[[], object]) 
         assert words in str(error), f"{words!r} is not in: {error}"
         assert "\n" not in str(error).strip(), f"more than one line: {error}"
         return
-    raise AssertionError(f"no {kind.__name__} with {words!r} was raised")
+    raise AssertionError(f"no {kind.__name__} whose message contains {words!r} was raised")
 
 
 def small_model(outputs: list[str] | None = None, batch: int | str = 1) -> onnx.ModelProto:

@@ -39,7 +39,7 @@ class ModelFacts:
 
 @dataclass
 class Summary:
-    """Counts of a dump: tensors written, and tensors with NaN or Inf."""
+    """Summary of a dump: the number of written tensors, and the counts of NaN and Inf per tensor."""
 
     tensors: int = 0
     not_finite: dict[str, str] = field(default_factory=dict)
@@ -48,8 +48,8 @@ class Summary:
 def dump(model: str | Path, data: Data, **beside: Unpack[Beside]) -> Dump:
     """Run a model on one input and return the tensor of every layer, in topological order.
 
-    The result is held in memory; ``save_dump`` writes it to a file. The command ``sgsdump dump`` writes while the model
-    runs and needs less memory.
+    The returned dump is held in memory. ``save_dump`` writes the dump to a file. The command ``sgsdump dump`` writes
+    each tensor to the file while the model runs, and therefore needs less memory.
 
     Parameters
     ----------
@@ -64,8 +64,9 @@ def dump(model: str | Path, data: Data, **beside: Unpack[Beside]) -> Dump:
     Returns
     -------
     Dump
-        One record per tensor, in the dtype of the model. Integers of a quantised model keep their scale; types that no
-        dump format can store become floats. ``notes`` lists tensors that were skipped and tensors with NaN or Inf.
+        One record per tensor, in the dtype of the model. Integer tensors of a quantised model keep their scale. Tensors
+        of types that no dump format can store are converted to floats. ``notes`` lists tensors that were skipped and
+        tensors with NaN or Inf.
 
     Raises
     ------
@@ -109,7 +110,7 @@ def dump(model: str | Path, data: Data, **beside: Unpack[Beside]) -> Dump:
 
 
 def one_of(feeds: Feeds) -> tuple[str, Mapping[str, np.ndarray]]:
-    """Return the only run. Raises InputError if there are several runs."""
+    """Return the only run. Raises InputError unless the data contain exactly one set of inputs."""
     from sgsdump.errors import InputError
 
     if len(feeds) != 1:
@@ -127,9 +128,9 @@ def facts_of(model: Model) -> ModelFacts:
 
 
 def records_of(layers: Iterable[Layer], facts: ModelFacts, summary: Summary) -> Iterator[Record]:
-    """Yield the records of a model's dump: the outputs of its nodes, numbered in order, each labelled with its node.
+    """Yield the records of a model's dump: one record per node output, with its number and the name of its node.
 
-    Integers of a quantised model are converted to the floats that they represent, unless the dump format stores their
+    Integer tensors of a quantised model are converted to floats, unless the dump format can store integers of this
     type with a scale.
     """
     from sgsdump.dumps.dump import Record

@@ -147,5 +147,5 @@ def array_of(name: str, tensor: Any) -> np.ndarray:
         raw = tensor.data.reshape(-1).view(np.uint8)[:size].tobytes()
         return unpacked(raw, BEYOND[word], tensor.size).reshape(shape)
     if word == "string":
-        raise ModelError(f"executor openvino: output {name!r} cannot be returned: holds text, not numbers")
+        raise ModelError(f"executor openvino: output {name!r} cannot be returned: the output holds text, not numbers")
     return np.array(tensor.data).reshape(shape)

@@ -60,7 +60,7 @@ class OrtExecutor(Executor):
         self._providers = providers(str(configs.get("provider", CPU)))
         threads = str(configs.get("threads", 0))
         if not threads.isdecimal():
-            raise ConfigError(f"executor ort: threads is {threads!r}; give a number from 0")
+            raise ConfigError(f"executor ort: threads is {threads!r}; give a whole number of 0 or more")
         self._level, self._threads = LEVELS[level], int(threads)
 
     def on_load(self, model: ModelProto, configs: Configs, folder: str | None) -> None:

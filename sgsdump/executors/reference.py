@@ -77,7 +77,7 @@ def _array(name: str, value: Any) -> np.ndarray:
         raise ModelError(f"executor reference: output {name!r} cannot be returned: {kind}")
     array = np.array(value)
     if array.dtype.kind in "OUS":
-        raise ModelError(f"executor reference: output {name!r} cannot be returned: holds text, not numbers")
+        raise ModelError(f"executor reference: output {name!r} cannot be returned: the output holds text, not numbers")
     return array
 
 
@@ -193,7 +193,9 @@ class _Recurrent(OpRun):
         if lengths is not None and (np.asarray(lengths) != inputs[0].shape[1 if attributes.get("layout") else 0]).any():
             passed_over.append("sequence_lens")
         if passed_over:
-            raise NotImplementedError(f"the reference evaluator ignores {' and '.join(passed_over)} of {name}")
+            raise NotImplementedError(
+                f"the reference evaluator ignores {' and '.join(passed_over)} of the operator {name}"
+            )
         return super()._run(*inputs, **attributes)  # type: ignore[safe-super]
 
 

@@ -143,5 +143,5 @@ def _of_file(name: str) -> Any:
         raise InputError(f"executor file {file} not found; give FILE.py:CLASS")
     made = getattr(import_file(file, "executor"), attribute, None)
     if not callable(made):
-        raise InputError(f"{file}: no class or function {attribute} that returns an executor")
+        raise InputError(f"{file} has no class or function {attribute} that returns an executor")
     return made

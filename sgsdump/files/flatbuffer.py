@@ -36,7 +36,7 @@ class _Bytes:
 
     def at(self, code: str, offset: int) -> int:
         if not 0 <= offset <= len(self.data) - struct.calcsize(code):
-            raise FormatError(f"points to byte {offset}, but has only {len(self.data)} bytes")
+            raise FormatError(f"points to byte {offset}, but ends after {len(self.data)} bytes")
         return struct.unpack_from(code, self.data, offset)[0]
 
     def charge(self, size: int) -> None:

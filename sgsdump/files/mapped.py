@@ -248,7 +248,7 @@ def load_npy(path: Path) -> np.ndarray:
     except OSError:
         raise
     except MemoryError:
-        raise ValueError("its header describes an array larger than memory") from None
+        raise ValueError("its header describes an array that does not fit into memory") from None
     except Exception as error:  # on a damaged header numpy raises SyntaxError, TokenError, OverflowError and others
         raise ValueError(" ".join(str(error).split())[:150] or type(error).__name__) from None
     if not isinstance(array, np.ndarray):

@@ -94,7 +94,7 @@ def left_outside(model: ModelProto, folder: Path) -> None:
             else:
                 _lies_at(tensor, (folder / entries["location"]).resolve(), int(entries.get("offset") or 0))
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
-        raise ModelError(f"its external weights cannot be read: {str(error).splitlines()[0]}") from None
+        raise ModelError(f"the external weights of the model cannot be read: {str(error).splitlines()[0]}") from None
 
 
 def is_outside(tensor: TensorProto) -> bool:

@@ -226,7 +226,9 @@ def _text_of(proto: ModelProto) -> str | None:
 def _facts(document: Any) -> FixedFacts:
     version = _of(dict, document)["version"]
     if version != VERSION:
-        raise ValueError(f"version {version!r}, not {VERSION}: made by another version of sgsdump")
+        raise ValueError(
+            f"the version is {version!r} instead of {VERSION}, because another version of sgsdump wrote the metadata"
+        )
     inputs = tuple(_model_input(entry) for entry in _of(list, document.get("inputs", [])))
     ranges, channels = (_each(_range, document.get(key, {})) for key in ("ranges", "channels"))
     for name, ends in _each(_ends, document.get("masks", {})).items():
@@ -266,7 +268,7 @@ def operator_of(entry: Any) -> DumpedOperator:
     inputs, constants, outputs = (tuple(map(_name, _of(list, entry[k]))) for k in ("inputs", "constants", "outputs"))
     reads = tuple(map(_name, _of(list, entry.get("reads", []))))
     if reads and sorted(reads) != sorted((*inputs, *constants)):
-        raise ValueError(f"an operator reads {list(reads)[:4]} instead of its inputs and constants")
+        raise ValueError(f"an operator reads the tensors {list(reads)[:4]} instead of its inputs and constants")
     return DumpedOperator(_name(entry["in"]), _name(entry["out"]), inputs, constants, outputs, reads)
 
 
@@ -333,7 +335,7 @@ def _name(value: Any) -> str:
 
 def _number(value: Any) -> float:
     if type(value) not in (int, float) or not math.isfinite(value):
-        raise TypeError(f"a number expected, not {str(value)[:50]!r}")
+        raise TypeError(f"found {str(value)[:50]!r} instead of a number")
     return value
 
 
@@ -345,5 +347,5 @@ def _step(value: Any) -> float:
 
 def _dtype(value: Any, types: tuple[str, ...]) -> np.dtype:
     if value not in types:
-        raise ValueError(f"type {str(value)[:50]!r}, not {' or '.join(types)}")
+        raise ValueError(f"the type is {str(value)[:50]!r} instead of {' or '.join(types)}")
     return np.dtype(value)

@@ -387,7 +387,10 @@ def net_text_of(path: Path) -> str:
     """Return the text that parse_net prints for a fixed model's file. Raises ModelError, also for another file."""
     reader = _reader_with("net_text", path)
     if reader is None or reader.net_text is None:
-        raise ModelError(f"{path} is neither a fixed.sim nor an image; parse_net text exists only for these")
+        raise ModelError(
+            f"{path} is neither a fixed.sim nor an offline image; parse_net text exists only for these "
+            "two types of file"
+        )
     return reader.net_text(path)
 
 
@@ -472,7 +475,7 @@ def _input_spec(info: onnx.ValueInfoProto) -> InputSpec:
 
 def _head(path: Path) -> bytes:
     if path.is_dir():
-        raise ModelError(f"{path} is a folder; name the model file in it")
+        raise ModelError(f"{path} is a folder; give the path of the model file in this folder")
     try:
         with open_file(path) as file:
             head = file.read(HEAD_BYTES)

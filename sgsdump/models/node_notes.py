@@ -51,14 +51,15 @@ def annotate(source: Path, target: Path, notes: Sequence[Note]) -> tuple[Note, .
     placed = _placed(proto, notes)
     if not placed:
         raise ModelError(
-            f"no node of {source} computes a compared tensor ({_first(proto.graph)}); give the model of these dumps"
+            f"no node of {source} computes a compared tensor ({_first(proto.graph)}); give the model "
+            "from which these dumps were made"
         )
     _write_notes(proto, placed)
     size = proto.ByteSize()
     if size > PROTOBUF_LIMIT:
         raise ModelError(
-            f"{source} would have {size} bytes with notes, more than the 2 GiB limit of an ONNX file; save it with "
-            f"external data first"
+            f"{source} would have {size} bytes with the annotations, more than the 2 GiB limit of an "
+            "ONNX file; save the model with external data first"
         )
     for file in files:
         _take_along(source.parent / file, target.parent / file)
@@ -109,7 +110,9 @@ def _take_along(source: Path, target: Path) -> None:
     if target.exists():
         if target.samefile(source) or filecmp.cmp(source, target, shallow=False):
             return
-        raise OutputError(f"cannot write {target}, the model's weights: another file is there; name another folder")
+        raise OutputError(
+            f"cannot write the model's weights to {target}: a different file with this name exists; give another folder"
+        )
     make_folder(target.parent)
     with open(source, "rb") as weights, replacing(target) as out:
         shutil.copyfileobj(weights, out, 1 << 20)
@@ -117,4 +120,4 @@ def _take_along(source: Path, target: Path) -> None:
 
 def _first(graph: onnx.GraphProto) -> str:
     names = [name for node in graph.node for name in node.output][:3]
-    return f"its nodes compute {', '.join(map(repr, names))} …"
+    return f"the nodes of the model compute {', '.join(map(repr, names))} …"

@@ -84,7 +84,7 @@ def _parsed(path: Path) -> ElementTree.Element:
     with reading(path, ModelError):
         data = read_all(path, _MOST_BYTES, "the graph of an OpenVINO model")
     if b"<!DOCTYPE" in data or b"<!ENTITY" in data:
-        raise FormatError("has XML definitions, which no OpenVINO model has")
+        raise FormatError("has XML definitions (DOCTYPE or ENTITY), which no OpenVINO model has")
     try:
         net = ElementTree.fromstring(data)
     except (ElementTree.ParseError, ValueError) as error:
@@ -160,7 +160,7 @@ def _model(path: Path, layers: dict[str, _Layer], edges: dict[tuple[str, str], t
         elif layer.kind == "Result":
             made = layers[makers[0][0]].outputs.get(makers[0][1]) if makers and makers[0][0] in layers else None
             if made is None:
-                raise FormatError(f"has an output {layer.name[:80]!r} that nothing computes")
+                raise FormatError(f"has an output {layer.name[:80]!r} that no layer computes")
             if names[makers[0]] not in {info.name for info in graph.output}:
                 graph.output.append(_declared(names[makers[0]], made))
         elif key in constant or (makers and constant.issuperset(maker for maker, _ in makers)):

@@ -112,7 +112,10 @@ def _text_of(proto: ModelProto) -> str | None:
 
 def _facts(document: Any) -> SimFacts:
     if document["version"] != VERSION:
-        raise ValueError(f"version {document['version']!r}, not {VERSION}: made by another version of sgsdump")
+        raise ValueError(
+            f"the version is {document['version']!r} instead of {VERSION}, because another version of "
+            "sgsdump wrote the metadata"
+        )
     operators = tuple(map(operator_of, document["operators"]))
     constants = {
         _text(name): ShownConstant(
@@ -146,7 +149,9 @@ def _check(facts: SimFacts, proto: ModelProto) -> None:
     for op in facts.operators:
         for name in op.constants:
             if name not in facts.constants:
-                raise ValueError(f"operator {op.out_type} reads {name!r}, which is unknown")
+                raise ValueError(
+                    f"operator {op.out_type} reads the constant {name!r}, which the metadata do not describe"
+                )
 
 
 def _text(value: Any) -> str:
@@ -157,5 +162,5 @@ def _text(value: Any) -> str:
 
 def _whole(value: Any) -> int:
     if type(value) is not int or abs(value) > 1 << 62:
-        raise TypeError(f"an integer expected, not {str(value)[:50]!r}")
+        raise TypeError(f"found {str(value)[:50]!r} instead of an integer")
     return value

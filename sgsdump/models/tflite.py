@@ -170,7 +170,7 @@ def _tensor(table: Table, extents: list[tuple[int, int]]) -> _Tensor:
         raise FormatError(f"has a tensor of {len(sizes)} axes")
     shape = tuple(int(size) if size >= 0 else None for size in sizes)
     if buffer >= len(extents):
-        raise FormatError(f"has a tensor in buffer {buffer}, but only {len(extents)} buffers")
+        raise FormatError(f"has a tensor in buffer {buffer}, but has only {len(extents)} buffers")
     return _Tensor(table.text(3), _TYPES[kind], shape, _quant(table.table(4), _TYPES[kind]), extents[buffer])
 
 
@@ -249,7 +249,7 @@ def _model(path: Path, net: _Net) -> Model:
         if operator.activation:
             node.attribute.append(onnx.helper.make_attribute(FUSED, operator.activation))
     if not graph.node:
-        raise FormatError("computes nothing from its inputs")
+        raise FormatError("has no operator that computes a tensor from the inputs")
     made = {name for node in graph.node for name in node.output}
     for index, tensor in enumerate(net.tensors):
         if index in constant and tensor.name not in made:

@@ -104,7 +104,7 @@ def npy_files(folder: Path) -> dict[str, Load]:
     root = _root(folder)
     files = sorted((root / dump_info.OUTPUTS if root == folder else folder).glob("*.npy"))
     if not files:
-        raise ConfigError(f"no .npy file to compare with in {folder}")
+        raise ConfigError(f"the folder {folder} has no .npy file to compare with")
     entries = dump_info.read(root).outputs if (root / dump_info.JSON_NAME).is_file() else ()
     dtypes = {Path(entry.file).name: entry.facts.dtype for entry in entries if entry.file and entry.facts}
     return {path.name: partial(_load, path, dtypes.get(path.name, "")) for path in files}

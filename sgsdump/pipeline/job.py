@@ -198,7 +198,7 @@ def _check_native(job: Job, runtime: str) -> None:
     }
     for option, value in given.items():
         if value:
-            raise ConfigError(f"{option}: {why}; leave it out")
+            raise ConfigError(f"{option}: {why}; leave this option out")
 
 
 def check(job: Job) -> None:
@@ -332,7 +332,7 @@ def position(position: str | None, name: str | None, what: str) -> Position | No
     ``name`` is always a name, even if it consists of digits. Raises ConfigError if both are given.
     """
     if position is not None and name is not None:
-        raise ConfigError(f"{what} is given both as index and as name; give only one")
+        raise ConfigError(f"{what} is given both as index and as name; give only one of the two")
     if name is not None:
         return name
     return int(position) if position is not None and re.fullmatch(r"-?\d+", position) else position

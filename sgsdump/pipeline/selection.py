@@ -53,7 +53,9 @@ def with_indexes(
     Raises ConfigError if the numbers of indices and names differ.
     """
     if len(indexes) != len(names):
-        raise ConfigError(f"{len(indexes)} topological indices for {len(names)} outputs; give one for each")
+        raise ConfigError(
+            f"{len(indexes)} topological indices are given for {len(names)} outputs; give one index for each output"
+        )
     empty = NodeOutput(0, "", "", "", ())
     return {n: replace(outputs.get(n, empty), name=n, index=index) for n, index in zip(names, indexes)}
 
@@ -82,7 +84,7 @@ def select(
     if not outputs:
         raise ConfigError("the model has no tensors to dump: all its nodes are constants")
     if not isinstance(step, int) or step < 1:
-        raise ConfigError(f"the step is {step!r}; it must be a whole number of 1 (every tensor) or more")
+        raise ConfigError(f"the step is {step!r}; a step must be an integer of 1 (every tensor) or more")
     first = 0 if start is None else position(outputs, start)
     last = len(outputs) - 1 if end is None else position(outputs, end)
     if first > last:

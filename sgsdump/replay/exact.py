@@ -156,9 +156,9 @@ class _Replay:
         if name in _GIVING_MEMORY:
             return [self._torch.zeros(record.tensor.shape or (), dtype=_dtype(record)) for record in outputs]
         if name in RANDOM or name in OF_MEMORY or operator.kind.partition(".")[0] in COLLECTIVE:
-            raise NotReplayed("its result does not depend on its inputs alone")
+            raise NotReplayed("the operator's result does not depend only on its inputs")
         if operator.call is None or len(operator.call.inputs) != len(reads):
-            raise NotReplayed("its call was not recorded completely")
+            raise NotReplayed("the operator's call was not recorded completely")
         arguments = {key: json.loads(text) for key, text in operator.arguments.items()}
         stands_for = [_Unread(record) for record in outputs]
         call = torch_operators.Call(operator.kind, operator.call.overload, {}, arguments, stands_for)  # type: ignore[arg-type]
@@ -174,7 +174,7 @@ class _Replay:
             results = [None if one is None else one[0] for one in made]
         sizes = [math.prod(record.tensor.shape or ()) for record in outputs]
         if len(results) < len(sizes) or any(r is not None and r.numel() != size for r, size in zip(results, sizes)):
-            raise NotReplayed("its recomputed result has a different size")
+            raise NotReplayed("the recomputed result of the operator differs in size from the recorded result")
         return results
 
     def _results(

@@ -98,7 +98,7 @@ def _references(
     outputs: Sequence[Record],
 ) -> list[Reference]:
     if node.op_type in _COUNTING and sum(math.prod(o.tensor.shape or ()) for o in outputs) > _MOST_OF_RECORDED:
-        raise ValueError("its result is too large")
+        raise ValueError("the operator's result is too large")
     wide = {name: values.astype(np.float64) if is_float(values.dtype) else values for name, values in inputs.items()}
     results = _run(node, wide, opsets)
     if node.op_type in MAGNITUDES:

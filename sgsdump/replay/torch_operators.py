@@ -90,7 +90,7 @@ def library() -> Any:
     try:
         import torch
     except ImportError:
-        raise MissingExtra("computing torch's operators again needs torch: pip install 'sgsdump[torch]'") from None
+        raise MissingExtra("recomputing the operators of torch needs torch: pip install 'sgsdump[torch]'") from None
     return torch
 
 
@@ -228,7 +228,7 @@ def bound_call(call: Call, tensors: Mapping[str, torch.Tensor] | None = None) ->
         elif argument.has_default_value():
             values[name] = argument.default_value
         else:
-            raise NotReplayed(f"its argument {name} was not recorded")
+            raise NotReplayed(f"the operator's argument {name} was not recorded")
     return function, values
 
 
@@ -237,13 +237,13 @@ def overload_of(kind: str, overload: str) -> Any:
     torch = library()
     namespace, _, name = kind.partition(".")
     if namespace not in NAMESPACES or not _NAME.fullmatch(name):
-        raise NotReplayed("it is not an operator of torch itself")
+        raise NotReplayed("the operator is not one of torch's own operators")
     packet = getattr(getattr(torch.ops, namespace), name, None)
     if not isinstance(packet, torch._ops.OpOverloadPacket):
-        raise NotReplayed("this version of torch has no such operator")
+        raise NotReplayed("this version of torch does not have this operator")
     overload = overload or "default"
     if overload not in packet.overloads():
-        raise NotReplayed("this version of torch has no such overload")
+        raise NotReplayed("this version of torch does not have this overload of the operator")
     return getattr(packet, overload)
 
 
@@ -251,7 +251,7 @@ def _list_of(tensors: Mapping[str, torch.Tensor], name: str) -> list[torch.Tenso
     """Return a list of tensors; None for an index that was omitted."""
     numbered = {int(key.rpartition(".")[2]): key for key in tensors if key.startswith(f"{name}.")}
     if max(numbered) > 10_000:
-        raise NotReplayed("a list of more than 10000 tensors")
+        raise NotReplayed("the operator reads a list of more than 10000 tensors")
     return [tensors[numbered[index]] if index in numbered else None for index in range(max(numbered) + 1)]
 
 
@@ -278,7 +278,7 @@ def wide(array: np.ndarray) -> torch.Tensor:
     if array.dtype.kind == "c":
         return torch.from_numpy(array.astype(np.complex128))
     if array.dtype.kind not in "biu":
-        raise NotReplayed(f"it reads a tensor of {array.dtype}")
+        raise NotReplayed(f"the operator reads a tensor of the unsupported type {array.dtype}")
     return torch.from_numpy(np.array(array, copy=True, order="C"))
 
 
@@ -359,7 +359,7 @@ def check_size(call: Call, function: Any, values: Mapping[str, Any]) -> None:
     if any(argument.name == "device" for argument in function._schema.arguments):
         on_meta["device"] = torch.device("meta")
     if sum(result.numel() for result in outputs_of(function, on_meta)) != recorded:
-        raise NotReplayed("its arguments do not fit its result")
+        raise NotReplayed("the operator's arguments do not fit its recorded result")
 
 
 def _with_rounded_scalars(call: Call, values: dict[str, Any]) -> dict[str, Any] | None:

@@ -77,8 +77,9 @@ def _operator_text(finding: Finding, by_flow: bool) -> str:
         )
     if "own_error" in figures:
         return (
-            f"operator {called(finding)}: recomputed from its recorded inputs, its own error is "
-            f"{figures['own_error']:.3g}, {figures['rounding_bounds']:.3g} times its rounding bound"
+            f"operator {called(finding)}: the operator was recomputed from its recorded inputs, and "
+            f"its own error is {figures['own_error']:.3g}, which is {figures['rounding_bounds']:.3g} "
+            "times its rounding bound"
         )
     if "compiled" in facts:
         return (
@@ -92,8 +93,9 @@ def _operator_text(finding: Finding, by_flow: bool) -> str:
         )
     if facts.get("how") == ACCUMULATION:
         return (
-            f"the sample accumulates {called(finding)} in {facts['dtype']} ({figures['additions']:.0f} additions by "
-            f"{facts['added']}{_at(finding)}). Relative error: sample {figures['error']:.3g}, benchmark "
+            f"the sample accumulates {called(finding)} in {facts['dtype']} "
+            f"({figures['additions']:.0f} additions by operator {facts['added']}{_at(finding)}). "
+            f"Relative error: sample {figures['error']:.3g}, benchmark "
             f"{figures['benchmark_error']:.3g}"
         )
     if "collective" in facts:
@@ -111,8 +113,11 @@ def _operator_text(finding: Finding, by_flow: bool) -> str:
         return f"layer {called(finding)}, inferred from error metrics only{how}: {error}"
     if facts.get("inputs") in ("differ", "unknown"):
         before = f" ({figures['before']:.3g} before this operator)" if figures.get("before") else ""
-        return f"operator {_subject(finding)} is the first whose error exceeds rounding: {error}{before}"
-    return f"operator {_placed(finding)}: all its inputs are equal, but its output differs ({error})"
+        return f"operator {_subject(finding)} is the first operator whose error exceeds rounding: {error}{before}"
+    return (
+        f"operator {_placed(finding)}: all its inputs are equal in sample and benchmark, but its output "
+        f"differs ({error})"
+    )
 
 
 def _one_sided_text(finding: Finding) -> str:
@@ -292,7 +297,8 @@ def odd_text(finding: Finding) -> str:
 def _outside_text(finding: Finding) -> str:
     figures = finding.figures
     return (
-        f"element {figures['index']:.0f} is {figures['value']:.9g} instead of {figures['reference']:.9g}: error "
-        f"{figures['error']:.3g} units in the last place of {finding.facts['dtype']}, bound {figures['bound']:.3g}; "
+        f"element {figures['index']:.0f} is {figures['value']:.9g} instead of "
+        f"{figures['reference']:.9g}: the error is {figures['error']:.3g} units in the last place of "
+        f"{finding.facts['dtype']}, and the bound is {figures['bound']:.3g} units; "
         f"{figures['outside']:.0f} of {counted(int(figures['count']), 'element')} exceed the bound"
     )

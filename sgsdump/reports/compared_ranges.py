@@ -27,7 +27,7 @@ def range_lines(compared: RangeChanges, past: Sequence[RangeChange], most: int |
     yield f"{counted(len(compared.changes), 'range')} compared: {told}."
     for side, names in (("sample", compared.only_in_sample), ("benchmark", compared.only_in_benchmark)):
         if names:
-            yield f"Only in the {side} ({len(names)}): {listed(list(names), MOST_NAMED)}"
+            yield f"Ranges that exist only in the {side} ({len(names)}): {listed(list(names), MOST_NAMED)}"
     if past:
         yield f"Exceeding the limits: {len(past)}, first {past[0].name}"
 

@@ -247,4 +247,6 @@ def _change_line(change: Change) -> str:
         largest = "" if change.largest is None else f", largest difference {change.largest:.6g}"
         how = f"{change.values} of {change.total} values differ{largest}"
     who = f"{shown(change.operator)} ({shown(change.op_type)})"
-    return f"{shown(change.name)} changed between {shown(change.unchanged)} and the end of {who}: {how}"
+    return (
+        f"output {shown(change.name)} changed between the end of {shown(change.unchanged)} and the end of {who}: {how}"
+    )

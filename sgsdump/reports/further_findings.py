@@ -103,8 +103,9 @@ def proposal_line(finding: Finding) -> str:
     other = "benchmark" if side == "sample" else "sample"
     parts = listed([part.rpartition(".")[2] for part in finding.names], MOST_ARGUMENTS)
     return (
-        f"{finding.layer} of the {side} fuses {parts} of the {other}: its weight contains their rows. To compare the "
-        f"parts, save this JSON as parts.json and add --name-map parts.json: {finding.facts['map']}"
+        f"{finding.layer} of the {side} fuses {parts} of the {other}: the weight of the fused module "
+        "contains the rows of these parts. To compare the parts, save this JSON as parts.json and "
+        f"add --name-map parts.json: {finding.facts['map']}"
     )
 
 
@@ -127,9 +128,12 @@ def _channel_sentences(channels: Sequence[Finding]) -> Iterator[str]:
         lost, count, worst = (int(finding.figures["lost"]), int(finding.figures["count"]), finding.facts["worst"])
         rmse = number(finding.figures["worst_rmse"])
         which = f"{lost} of its {count} channels {'is' if lost == 1 else 'are'} lost" if lost else "one channel is bad"
-        yield f"{called(finding)} is within the limits as a whole, but {which}; worst is channel {worst}, RMSE {rmse}."
+        yield (
+            f"{called(finding)} is within the limits as a whole, but {which}; the worst channel is "
+            f"{worst}, with RMSE {rmse}."
+        )
     if len(ranked) > MOST_CHANNELS:
-        yield f"{counted(len(ranked) - MOST_CHANNELS, 'more layer')} with lost or bad channels."
+        yield (f"Lost or bad channels were also found in {counted(len(ranked) - MOST_CHANNELS, 'more layer')}.")
 
 
 def _on_statistics(comparison: Comparison) -> Iterator[str]:

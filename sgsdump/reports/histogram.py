@@ -28,7 +28,8 @@ class Calibrated(Protocol):
 class Histograms:
     """Distributions of a dump's layers within their calibration ranges, in execution order.
 
-    The result is a collection of its layers. It supports ``len``, iteration, and indexing by name, number or slice.
+    A ``Histograms`` object is a collection of its layers. ``Histograms`` supports ``len``, iteration, and indexing by
+    name, number or slice.
 
     Attributes
     ----------
@@ -68,7 +69,7 @@ class Histograms:
         Parameters
         ----------
         folder : str or Path
-            Folder to write. An existing folder is moved aside.
+            Folder to write. An existing folder is renamed first.
 
         Returns
         -------
@@ -124,7 +125,8 @@ class Histograms:
         Raises
         ------
         KeyError
-            If no layer has this name. The message gives similar names, or the reason why the layer has no values.
+            If no layer has this name. The error message lists similar names, or gives the reason why the layer has no
+            values.
         IndexError
             If the number is out of range.
         """
@@ -163,7 +165,7 @@ def histogram(
         Dump of the float model, or the path of a dump in any format.
     ranges : str, Path, mapping or FixedModel, optional
         Calibration ranges: a ``tensor_min_max.txt``, a quant file, {tensor name: ``Range``}, or the result of
-        ``calibrate``. If None, the histograms show no ranges.
+        ``calibrate``. If ``ranges`` is None, the histograms show no calibration ranges.
 
     Returns
     -------
@@ -216,7 +218,7 @@ class Matched:
 
 
 def matched_ranges(dump: Dump, ranges: Mapping[str, Range] | None, dump_name: str, ranges_name: str) -> Matched:
-    """Return the range of each layer. Raise ConfigError if there are no ranges, or if none matches a layer."""
+    """Return the range of each layer. Raise ConfigError if ``ranges`` is empty, or if no range matches a layer."""
     from sgsdump.comparison.distribution import layers, pair_ranges
 
     if ranges is None:
@@ -234,7 +236,7 @@ def matched_ranges(dump: Dump, ranges: Mapping[str, Range] | None, dump_name: st
 
 
 def with_side_files(dump: Dump, ranges: Mapping[str, Range], parse_net: Path | None = None) -> Dump:
-    """Return the dump without padding and dequantised, as far as the ranges and ``parse_net``'s text allow."""
+    """Return the dump with padding removed and values dequantised, as far as the ranges and ``parse_net`` allow."""
     from sgsdump.dumps.formats.sigmastar import side_files
     from sgsdump.models.model import net_of
 
@@ -243,7 +245,7 @@ def with_side_files(dump: Dump, ranges: Mapping[str, Range], parse_net: Path | N
 
 @dataclass(frozen=True)
 class Drawn:
-    """Charts drawn into a folder: layers, layers that were not drawn, overviews, and layers that copy another layer."""
+    """Result of drawing charts into a folder: drawn layers, layers not drawn, overviews, and copies of other layers."""
 
     layers: list[Distribution]
     undrawn: list[Undrawn]
@@ -258,7 +260,7 @@ class Drawn:
 
 
 def drawn_into(folder: Path, results: Iterable[Distribution | Undrawn]) -> Drawn:
-    """Draw each layer into an empty folder as soon as its values are counted, then the overviews. Raise OSError."""
+    """Draw a chart per layer into an empty folder as soon as its values are counted, then overviews. Raise OSError."""
     from sgsdump.comparison.distribution import Undrawn
     from sgsdump.files.names import Taken
     from sgsdump.reports.charts.bins import Copies, drawn_values

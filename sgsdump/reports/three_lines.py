@@ -219,7 +219,7 @@ def _figure(deciding: Deciding) -> str:
     if value == LEAST:
         return f"{tensor}: checksums differ"
     if deciding.metric == RESOLUTION:
-        return f"{tensor} RMSE {value:.3g}, but within half a quantisation step"
+        return f"{tensor} RMSE {value:.3g}, but the error is within half a quantisation step"
     limit = "" if deciding.limit is None else f", limit {deciding.limit:g}"
     return f"{tensor} {deciding.metric} {_told(value, deciding.limit)}{limit}"
 

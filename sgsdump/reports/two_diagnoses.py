@@ -90,8 +90,8 @@ def _sentences(newer: PastDiagnosis, older: PastDiagnosis) -> Iterator[str]:
     worse = sorted((change for change in changes if _is_less(change[1], change[2])), key=_factor, reverse=True)
     equal = len(changes) - len(better) - len(worse)
     yield (
-        f"{counted(len(changes), 'common layer')}: {len(better)} better, {len(worse)} worse, {equal} unchanged; "
-        f"{_failing(newer)} fail, {_failing(older)} failed before."
+        f"{counted(len(changes), 'common layer')}: {len(better)} better, {len(worse)} worse, {equal} "
+        f"unchanged; failing layers: {_failing(newer)} now, {_failing(older)} before."
     )
     for word, some in (("Worst regressions", worse), ("Largest improvements", better)):
         if some:

@@ -152,8 +152,8 @@ def verdict_lines(comparison: Comparison, thresholds: Thresholds, verdict: Verdi
         yield f"Excluded: {len(comparison.excluded)} ({', '.join(comparison.excluded[:MOST_EXCLUDED])}{more})."
     if comparison.unwritten:
         yield (
-            "Tensors not compared, because the program had not yet written their values when they "
-            f"were dumped: {len(comparison.unwritten)} ({listed(comparison.unwritten, MOST_NAMES)})."
+            "Tensors not compared, because the program had not yet written the values at the time of "
+            f"the dump: {len(comparison.unwritten)} ({listed(comparison.unwritten, MOST_NAMES)})."
         )
     ways = Counter([row.paired for row in rows] + [failed.pair.how for failed in comparison.failed])
     if ways.keys() - set(NAME_WAYS):

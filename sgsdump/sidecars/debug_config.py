@@ -131,7 +131,8 @@ def _check_rest(word: str, rest: str, where: str) -> None:
     value = _TRAILING_COMMENT.sub("", rest)
     if word in FLAGS and _OPPOSITE.match(value):
         raise ConfigError(
-            f"{where}: {quoted(word + value)}: the SDK reads this as {word} on; to turn the option off, write #{word}"
+            f"{where}: {quoted(word + value)}: the SDK turns {word} on for this line; to turn the "
+            f"option off, write #{word}"
         )
     second = [other for other in WORDS if other in value]
     if second and word in FLAGS:
@@ -168,4 +169,4 @@ def _folder(path: str, folder: Path, where: str, needed: bool) -> Path:
     if not path:
         raise ConfigError(f"{where}: path= is empty and means $HOME, but there is no folder {quoted(home)}")
     note = " (~, $ and quotes are taken literally)" if re.search(r"[~$'\"]", path) else ""
-    raise ConfigError(f"{where}: there is no folder {quoted(path)}{note}; make it first, or correct path=")
+    raise ConfigError(f"{where}: there is no folder {quoted(path)}{note}; create this folder first, or correct path=")

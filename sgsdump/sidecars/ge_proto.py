@@ -125,7 +125,7 @@ def _plain(value: Any) -> Any:
 def _message(tokens: Any, end: str, depth: int) -> Message:
     """Parse the fields up to ``end``; "" is the end of the file."""
     if depth > MOST_DEPTH:
-        raise tokens.ParseError(f"messages are nested more than {MOST_DEPTH} deep")
+        raise tokens.ParseError(f"messages are nested more than {MOST_DEPTH} levels deep")
     fields: Message = {}
     while not tokens.TryConsume(end):
         if not (tokens.TryConsume(";") or tokens.TryConsume(",")):

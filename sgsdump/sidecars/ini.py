@@ -169,7 +169,9 @@ def _triple(value: Value, item: str) -> tuple[float, ...]:
     if len(numbers) == 1:
         return numbers * 3
     if len(numbers) != 3:
-        raise ConfigError(f"{value.where}: {quoted(item)} has {len(numbers)} numbers; give one, or red:green:blue")
+        raise ConfigError(
+            f"{value.where}: {quoted(item)} has {len(numbers)} numbers; give one number, or three as red:green:blue"
+        )
     return numbers
 
 

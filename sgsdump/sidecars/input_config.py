@@ -144,7 +144,9 @@ def _inputs(section: Section, path: Path) -> tuple[ModelInput, ...]:
         raise ConfigError(f"{path}: [INPUT_CONFIG] has no key inputs")
     names = names_of(section["inputs"])
     if len(section["inputs"].text) > NAMES_LIMIT:
-        raise ConfigError(f"{section['inputs'].where}: the names have more than {NAMES_LIMIT} characters in total")
+        raise ConfigError(
+            f"{section['inputs'].where}: the names of the inputs have more than {NAMES_LIMIT} characters in total"
+        )
     count = len(names)
     for key in ("training_input_formats", "input_formats"):
         if key not in section:
@@ -159,7 +161,7 @@ def _inputs(section: Section, path: Path) -> tuple[ModelInput, ...]:
     stds = triples_of(section.get("std_value"), is_picture, (1.0, 1.0, 1.0))
     for triple in stds:
         if any(value <= 0 for value in triple):
-            raise ConfigError(f"{section['std_value'].where}: std must be above 0")
+            raise ConfigError(f"{section['std_value'].where}: std_value must be above 0")
     layouts = words_of(section, "input_layouts", LAYOUTS, count) or ["NHWC"] * count
     quantised = words_of(section, "quantizations", ("TRUE", "FALSE"), count) or ["TRUE"] * count
     default = [2 if fed == "YUV_NV12" else 1 for fed in formats]
@@ -191,7 +193,7 @@ def _check_alpha(training: Value) -> None:
             raise ConfigError(
                 f"{training.where}: SDK 1.1.5 accepts {word}, but its fixed model gives wrong "
                 f"results. Write {word[:3]} here and {word} in input_formats. If the model itself "
-                "reads four channels, write RAWDATA_S16_NHWC in both"
+                "reads four channels, write RAWDATA_S16_NHWC in both keys"
             )
 
 
@@ -229,7 +231,9 @@ def with_tensor_arrays(data: bytes, names: Sequence[str]) -> bytes:
     """
     for name in names:
         if re.search(r"""[,'"\n\r]""", name) or name != name.strip():
-            raise ConfigError(f"input_config.ini cannot name the tensor {quoted(name)}: it has a comma or quote")
+            raise ConfigError(
+                f"input_config.ini cannot name the tensor {quoted(name)}, because the name contains a comma or quote"
+            )
     value = b"'" + ",".join(names).encode("utf-8", "surrogateescape") + b"';"
     newline = b"\r\n" if b"\r\n" in data else b"\n"
     lines = data.splitlines(keepends=True)

@@ -106,7 +106,7 @@ def _parse(entries: Any, path: Path) -> list[QuantParam]:
             raise FormatError(f"{path}: data of {where} must be `numpy.ndarray`")
         low, high = (_numbers(entry, end, f"{path}: {end} of {where}") for end in ("min", "max"))
         if low.size != high.size:
-            raise FormatError(f"{path}: min of {where} has {low.size} values, max has {high.size}")
+            raise FormatError(f"{path}: min of {where} has {low.size} values, but max has {high.size}")
         bounds = Range(low, high, bit) if low.size else None
         if bounds is not None:
             check_range(name, bounds, f"{path}: {where}")

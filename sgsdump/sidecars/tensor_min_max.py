@@ -71,7 +71,7 @@ def write_ranges(ranges: Mapping[str, Range], path: Path | str, form: str = "tex
     for name, bounds in ranges.items():
         if not (np.isfinite(bounds.min).all() and np.isfinite(bounds.max).all()):
             raise ValuesError(
-                f"the range of {quoted(name)} is {bounds.low} to {bounds.high}; the model computes NaN or Inf"
+                f"the range of {quoted(name)} is {bounds.low} to {bounds.high}, because the model computes NaN or Inf"
             )
     text = _to_json(ranges) if form == "json" else _to_text(ranges)
     replace_text(Path(path), text)
@@ -100,7 +100,10 @@ def _from_lines(text: str, path: Path) -> dict[str, Range]:
 def _to_text(ranges: Mapping[str, Range]) -> str:
     for name in ranges:
         if "\n" in name or "\r" in name:
-            raise ValuesError(f"the name {quoted(name)} has a line end, which the text form cannot hold; write JSON")
+            raise ValuesError(
+                f"the name {quoted(name)} has a line break, which the text form of the file cannot hold; "
+                "write the JSON form"
+            )
     return "".join(f"Name:{name}, min: {bounds.low:f}, max: {bounds.high:f};\n" for name, bounds in ranges.items())
 
 

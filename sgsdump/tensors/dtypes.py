@@ -136,8 +136,8 @@ def unpacked(data: bytes | memoryview, dtype: np.dtype, count: int) -> np.ndarra
     """
     if memoryview(data).nbytes < packed_size(dtype, count):
         raise FormatError(
-            f"{count} elements of {name_of(dtype)} need {packed_size(dtype, count)} bytes, "
-            f"but only {memoryview(data).nbytes} exist"
+            f"{count} elements of {name_of(dtype)} need {packed_size(dtype, count)} bytes, but the "
+            f"data have only {memoryview(data).nbytes} bytes"
         )
     if bits(dtype) != 4:
         return np.frombuffer(data, dtype.newbyteorder("<"), count)

@@ -1,8 +1,8 @@
 """Tensor types: metadata (``TensorInfo``), and tensors whose values are loaded on request (``Tensor``).
 
 *Stored* values are the integers or floats in the file. *Real* values are the float32 numbers that the stored values
-represent. Floats are cast, complex numbers become pairs, and integers are dequantised if a scale is known. Large
-tensors are converted in chunks while they are read (``Values``).
+represent. Floats are cast to float32, and complex numbers become pairs (real, imaginary). Integers are dequantised if
+their scale is known. Large tensors are converted in chunks while they are read (``Values``).
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Tensor:
 
     @property
     def dtype(self) -> np.dtype:
-        """Type of the stored values; real values are float32."""
+        """Type of the stored values. Real (dequantised) values are always float32."""
         return self.info.dtype
 
     @property
@@ -150,7 +150,7 @@ class Tensor:
         return copied(self.raw_view())
 
     def raw_view(self) -> np.ndarray:
-        """Return the values of ``raw``, always as a view if the file is mapped.
+        """Return the same values as ``raw``, but always as a view if the file is memory-mapped.
 
         Creating the view reads no values. Read the view with ``in_memory``, ``write_array`` or a file descriptor.
         """
@@ -158,7 +158,7 @@ class Tensor:
         return array if type(array) is np.ndarray else _array_of(array, self.info.name)
 
     def stored(self) -> np.ndarray:
-        """Return the stored values in ``info.shape``.
+        """Return the stored values as an array of shape ``info.shape``.
 
         Returns
         -------
@@ -180,13 +180,13 @@ class Tensor:
         no memory. If another program truncates the file, the next access to the view kills this process (SIGBUS). If
         another program rewrites the file, the view shows the new values. ``np.array(...)`` copies the view.
 
-        If the file holds more values than the shape needs, the first values are returned. This is correct for image
-        inputs, for which the SDK allocates too much memory.
+        If the file holds more values than the shape needs, only the first values are returned. Returning the first
+        values is correct for image inputs, because the SDK allocates more memory than these inputs need.
         """
         return copied(self.stored_view())
 
     def stored_view(self) -> np.ndarray:
-        """Return the values of ``stored``, always as a view if the file is mapped; see ``raw_view``."""
+        """Return the same values as ``stored``, but always as a view if the file is memory-mapped; see ``raw_view``."""
         array = self.raw_view()
         shape = self.info.shape
         if shape is None or array.shape == shape:
@@ -206,8 +206,9 @@ class Tensor:
         Parameters
         ----------
         layout : str, optional
-            None keeps the stored layout. ``"logical"`` converts a device layout to the logical layout. ``"NCHW"``,
-            ``"NHWC"`` … also puts the axes in this order, if the layout of the tensor has the same axes.
+            None keeps the stored layout. ``"logical"`` converts a device layout to the logical layout. A layout such
+            as ``"NCHW"`` or ``"NHWC"`` also puts the axes into this order. The layout of the tensor must have the
+            same axes.
 
         Returns
         -------
@@ -288,7 +289,8 @@ class Tensor:
     def close(self, owner: str = "it") -> None:
         """Release the values. After ``close``, loading values raises ValuesError.
 
-        Existing arrays stay valid. A mapped file stays mapped until its last array is deleted.
+        Existing arrays stay valid. A memory-mapped file stays mapped until the last array that refers to the file is
+        deleted.
         """
         why = f"the values of tensor {self.info.name!r} cannot be read: {owner} was closed; open it again"
 
@@ -298,10 +300,10 @@ class Tensor:
         self._load = load
 
     def __getitem__(self, index: Any) -> Any:
-        """Return the real values of a part, in the stored layout.
+        """Return the real values of a part of the tensor, in the stored layout.
 
         Any numpy index is accepted. Values outside the part are not converted, and not read from a mapped file. Raises
-        IndexError for an index out of range, and ValuesError in the cases in which ``real`` raises it.
+        IndexError for an index out of range, and ValuesError in the same cases as ``real``.
         """
         is_basic = all(isinstance(part, _BASIC) for part in (index if isinstance(index, tuple) else (index,)))
         stored = self.stored_view() if is_basic else in_memory(self.stored_view())
@@ -363,7 +365,7 @@ def _array_of(values: Any, name: str) -> np.ndarray:
 
 
 def values_of(tensor: Tensor, quant: Quant | None = None) -> Values:
-    """Return the stored values and their conversion to real values; ``quant`` replaces the parameters in the header.
+    """Return a tensor's stored values and their conversion function; ``quant`` replaces the parameters in the header.
 
     Raises ValuesError for integers whose exact scale is unknown.
     """
@@ -389,9 +391,9 @@ def _are_real(dtype: np.dtype) -> bool:
 def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
     """Return the tensor in one of ``DEVICE_LAYOUTS``, or the tensor itself if it already has this layout.
 
-    Values are padded with zeros when they are loaded. FRACTAL_NZ accepts tensors of any shape, as matrices of their
-    last two dimensions. Other layouts accept only tensors of known layout (NCHW, NHWC … or NCDHW …). Raises ValuesError
-    for any other tensor, and for a tensor without values.
+    Values are padded with zeros when they are loaded. The layout FRACTAL_NZ accepts tensors of any shape and treats the
+    last two dimensions as matrices. The other device layouts accept only tensors with a known axis order (NCHW, NHWC …
+    or NCDHW …). Raises ValuesError if the layout does not accept the tensor, or if the tensor has no values.
     """
     if tensor.info.layout == layout:
         return tensor
@@ -412,10 +414,11 @@ def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
 
 
 def with_original_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return the tensor with this original shape recorded, for dumps in a device layout that lack the shape.
+    """Return a tensor in a device layout with its original shape added, for dumps that do not contain this shape.
 
-    ``logical`` can then undo the layout. ATB stores FRACTAL_NZ with M1 and M0 merged: (…, N1, M, N0). Raises
-    ValuesError if the shape does not fit, or if the layout cannot be undone.
+    With this shape, the method ``logical`` can convert the tensor to its logical layout. ATB stores the layout
+    FRACTAL_NZ with the dimensions M1 and M0 merged: (…, N1, M, N0). Raises ValuesError if the shape does not fit the
+    stored values, or if the layout cannot be converted back.
     """
     info = tensor.info
     if not is_device(info.layout):
@@ -459,7 +462,7 @@ def real_part(stored: np.ndarray, index: Any, info: TensorInfo) -> np.ndarray:
 def dequantise(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
     """Return ``float32(stored - zero_point) * float32(scale)``, the single-precision product that the SDK computes.
 
-    Raises ValuesError if the scale is missing, known only to six decimals, or does not fit the shape.
+    Raises ValuesError if the scale is known only to six decimals, or if the scale does not fit the shape.
     """
     if info.quant is None:
         return stored.astype(np.float32)
@@ -495,7 +498,7 @@ def checked_scale(info: TensorInfo, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def scale_fits(info: TensorInfo) -> bool:
-    """Return whether there is one scale, or one scale per channel along the axis (default: the last axis)."""
+    """Return True if the tensor has one scale, or one scale per channel along the axis (default: the last axis)."""
     if info.quant is None:
         return True
     quant, shape, count = info.quant, info.shape or (), np.size(info.quant.scale)

@@ -105,7 +105,9 @@ def test_outputs_that_are_no_arrays_are_told() -> None:
             "'seq' cannot be returned: a sequence, not a tensor",
             lambda: executor.execute(["y", "seq"], feed),
         )
-        assert_raises(ModelError, "'text' cannot be returned: holds text", lambda: executor.execute(["text"], feed))
+        assert_raises(
+            ModelError, "'text' cannot be returned: the output holds text", lambda: executor.execute(["text"], feed)
+        )
         np.testing.assert_array_equal(executor.execute(["y"], feed)[0], feed["x"])
 
 

@@ -67,7 +67,9 @@ def test_outputs_that_are_no_arrays_are_told() -> None:
     with open_executor("reference") as executor:
         executor.load_model(proto)
         assert_raises(ModelError, "'seq' cannot be returned: a sequence", lambda: executor.execute(["y", "seq"], feed))
-        assert_raises(ModelError, "'text' cannot be returned: holds text", lambda: executor.execute(["text"], feed))
+        assert_raises(
+            ModelError, "'text' cannot be returned: the output holds text", lambda: executor.execute(["text"], feed)
+        )
 
 
 def test_bfloat16_stays_bfloat16() -> None:

@@ -79,8 +79,8 @@ def test_comments_and_blank_lines_do_not(written, line):
         ("hello world\n", "unknown option 'hello'; choose one of: dumpTensor"),
         ("dumpTensor dumpasstring\n", "dumpTensor and dumpasstring on one line"),
         ("dumpTensor path=.\n", "dumpTensor and path= on one line"),
-        ("dumpTensor=0\n", "the SDK reads this as dumpTensor on"),
-        ("dumpTensor off\n", "the SDK reads this as dumpTensor on"),
+        ("dumpTensor=0\n", "the SDK turns dumpTensor on for this line"),
+        ("dumpTensor off\n", "the SDK turns dumpTensor on for this line"),
         ("path = .\n", "write path=FOLDER"),
         ("path\n", "write path=FOLDER"),
         ("dumpTensor\npath= .\n", ":2: blanks around the path ' .'"),
@@ -172,7 +172,9 @@ def test_each_word_is_one_flag(written, word):
     "rest", ["=0", " 0", ":0", " off", "=OFF", "=False", " no", " none", "=disable", " = 0", "=0;", " off # x"]
 )
 def test_what_says_the_opposite_is_refused(written, rest):
-    with pytest.raises(ConfigError, match=r":1: .* the SDK reads this as dumpasstring on; .* write #dumpasstring"):
+    with pytest.raises(
+        ConfigError, match=r":1: .* the SDK turns dumpasstring on for this line; .* write #dumpasstring"
+    ):
         read(written(f"dumpasstring{rest}\n"))
 
 

@@ -113,7 +113,7 @@ LINE = "Name:a, min: 0.000000, max: 1.000000;\n"
         ('[{"name": 1}]', r"name of each quant_param\[0\] must be `str`"),
         ('[{"name": "a", "min": "0", "max": [1]}]', r"min of quant_param\[0\]: a must be a `list`"),
         ('[{"name": "a", "min": [0], "max": [true]}]', r"max of quant_param\[0\]: a must be a `list`"),
-        ('[{"name": "a", "min": [0], "max": [1, 2]}]', "min of .* has 1 values, max has 2"),
+        ('[{"name": "a", "min": [0], "max": [1, 2]}]', "min of .* has 1 values, but max has 2"),
         ('[{"name": "a", "min": [NaN], "max": [1]}]', "NaN or infinite"),
         ('[{"name": "a", "min": [-1e39], "max": [1]}]', "wider than float32 holds"),
         ('[{"name": "a", "min": [0], "max": [1], "bit": "8"}]', r"bit of quant_param\[0\]: a must be `int`"),

@@ -1,4 +1,4 @@
-"""Run a program unchanged and dump what torch or onnxruntime computes in it.
+"""Run a program unchanged and dump the tensors that torch or onnxruntime computes in the program.
 
 examples:
   sgsdump exec -o dumps -- python infer.py --prompt hello
@@ -8,14 +8,14 @@ examples:
   sgsdump exec --check-config acl.json
 
 the program:
-  Everything after -- is its command line, run without a shell. Its output,
-  exit status and results do not change.
+  Everything after -- is the command line of the program; exec runs the program
+  without a shell. Its output, exit status and results do not change.
 
 the dump:
   A folder msit_dump_{time} in the folder of -o; every other command can open
   this dump. By default, the first step (round) is dumped: inputs before,
-  outputs after each operator.
-  Names and defaults are those of msit llm dump.
+  outputs after each operator. The option names and their default values are the
+  same as in msit llm dump.
 
 exit status:
   The status of the program. 2 if nothing could be dumped, or a requested
@@ -103,17 +103,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="JSON",
         help="report whether the vendor's tools accept this configuration; do not run the program",
     )
-    add_msit_options(parser.add_argument_group("selection, as in msit llm dump"))
+    add_msit_options(parser.add_argument_group("selection of tensors, with the options of msit llm dump"))
     _add_torchair_options(parser.add_argument_group("selection, as in TorchAir"))
     _add_own_options(parser.add_argument_group("more selection and storage"))
 
 
 def _add_torchair_options(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--dump-mode", choices=["input", "output", "all"], help="same as -stp 0, 1 or 2")
     parser.add_argument(
-        "--dump-step", metavar="STEPS", help="steps in the form of TorchAir, such as 0|3-5|10; see also -er"
+        "--dump-mode",
+        choices=["input", "output", "all"],
+        help="tensors to dump: input, output and all have the same effect as -stp 0, 1 and 2",
     )
-    parser.add_argument("--dump-layer", metavar="'A B'", help="exact operator names, separated by spaces")
+    parser.add_argument(
+        "--dump-step",
+        metavar="STEPS",
+        help="steps to dump, in TorchAir's syntax, such as 0|3-5|10; -er selects steps in msit's syntax",
+    )
+    parser.add_argument(
+        "--dump-layer", metavar="'A B'", help="exact names of the operators to dump, separated by spaces"
+    )
     parser.add_argument(
         "--dump-data",
         choices=["tensor", "stats"],
@@ -141,8 +149,9 @@ def _add_own_options(parser: argparse._ActionsContainer) -> None:
         choices=["graph", "eager"],
         default="graph",
         help=(
-            "for torch.compile: graph dumps the inputs and outputs of each compiled graph, and the same "
-            "graph run eagerly; eager dumps the program without compilation (default: graph)"
+            "for torch.compile: graph dumps the inputs and outputs of each compiled graph, and also "
+            "runs the same graph eagerly and dumps this run; eager runs and dumps the program "
+            "without compilation (default: graph)"
         ),
     )
     parser.add_argument(
@@ -150,15 +159,18 @@ def _add_own_options(parser: argparse._ActionsContainer) -> None:
         type=Path,
         metavar="TREE",
         help=(
-            "in each step, replace the inputs by those recorded in this dump (teacher forcing); with "
-            "--module, only the inputs of that module"
+            "in each step, replace the program's inputs by the inputs recorded in this dump (teacher "
+            "forcing); with --module, replace only the inputs of the named module"
         ),
     )
     parser.add_argument(
         "--max-size",
         type=size_in_bytes,
         metavar="SIZE",
-        help="maximum size of the dump, such as 500M or 20G; on Windows, per process (default: no limit)",
+        help=(
+            "maximum size of the dump, such as 500M or 20G; on Windows, the maximum applies to each "
+            "process separately (default: no limit)"
+        ),
     )
     parser.add_argument(
         "--tree", action="store_true", help="write a file per tensor, as msit does (default: two files per round)"
@@ -174,15 +186,26 @@ def add_program(parser: argparse._ActionsContainer) -> None:
     """Add the program, the output folder and ``-opname``, which both commands of msit have."""
     parser.add_argument("program", nargs="*", metavar="-- PROGRAM ARGS", help="command line of the program")
     parser.add_argument(
-        "--exec", dest="command_line", metavar="CMD", help="command line as one string, without redirection"
+        "--exec",
+        dest="command_line",
+        metavar="CMD",
+        help="command line of the program as one string; shell syntax such as redirection is refused",
     )
-    add_output(parser, "folder for msit_dump_{time} (default: dump_path of acl.json, else the current folder)", "DIR")
+    add_output(
+        parser,
+        "folder in which the folder msit_dump_{time} is created (default: dump_path of acl.json, else "
+        "the current folder)",
+        "DIR",
+    )
     parser.add_argument(
         "-opname",
         "--operation-name",
         action="append",
         metavar="A,B",
-        help=("only operators whose type begins with one of these names, ignoring case (msit debug dump: exact names)"),
+        help=(
+            "dump only operators whose type begins with one of these names, ignoring case (the command "
+            "msit debug dump compares exact operator names instead)"
+        ),
     )
 
 
@@ -203,7 +226,10 @@ def add_msit_options(parser: argparse._ActionsContainer) -> None:
         "-er",
         "--execute-range",
         metavar="A,B",
-        help=("pairs of first and last step, such as 3,5,7,7 for steps 3 to 5 and step 7; or all (default: 0,0)"),
+        help=(
+            "steps to dump, as pairs of first and last step, such as 3,5,7,7 for steps 3 to 5 and step "
+            "7; all dumps every step (default: 0,0)"
+        ),
     )
     parser.add_argument(
         "-child",
@@ -246,7 +272,7 @@ def add_msit_options(parser: argparse._ActionsContainer) -> None:
         nargs="?",
         const=DEFAULT_SEED,
         metavar="N",
-        help=f"set the random seed and use deterministic algorithms (default of N: {DEFAULT_SEED})",
+        help=f"set the random seed to N and use deterministic algorithms (default of N: {DEFAULT_SEED})",
     )
 
 

@@ -88,7 +88,8 @@ class BinTensor:
         if name in KNOWN and array.dtype.kind != "V" and array.dtype.newbyteorder("=") == np.dtype(name):
             return torch.from_numpy(np.array(array))
         raise FormatError(
-            f"tensor {self.tensor.info.name!r} is {name}, which torch does not support; use sgsdump.open_dump"
+            f"tensor {self.tensor.info.name!r} has type {name}, which torch does not support. Read "
+            "the tensor with sgsdump.open_dump"
         )
 
 
@@ -175,7 +176,10 @@ def read_bin_data(bin_data_path: str) -> BinTensor:
         raise FormatError(f"{bin_data_path}: the name does not end in {_BIN}; read other dumps with sgsdump.open_dump")
     dump = open_dump(bin_data_path)
     if dump.format != "atb_bin":
-        raise FormatError(f"{bin_data_path}: the format is {dump.format}, not ATB's; read it with sgsdump.open_dump")
+        raise FormatError(
+            f"{bin_data_path}: the dump has the format {dump.format}, not the ATB format; read the dump "
+            "with sgsdump.open_dump"
+        )
     header = header_of(Path(bin_data_path))
     return BinTensor(
         dump.records[0].tensor,
@@ -328,7 +332,7 @@ def atb_json_to_onnx(
     """
     source, notes = Path(atb_json_path), list[str]()
     if source.suffix != _JSON:
-        raise FormatError(f"{source}: the name does not end in {_JSON}; give the JSON of a dumped layer or model")
+        raise FormatError(f"{source}: the name does not end in {_JSON}; give the JSON file of a dumped layer or model")
     csv = _operations_of(source) if cache_csv_file is not None else None
     tensors = None
     if csv is not None and cache_csv_file is not None:
@@ -401,6 +405,7 @@ def torch_for(purpose: str) -> Any:
         import torch
     except ImportError:
         raise MissingExtra(
-            f"torch is needed to {purpose}: pip install sgsdump[torch], or use sgsdump.open_dump, which works without"
+            f"torch is needed to {purpose}. Install torch with pip install sgsdump[torch], or use "
+            "sgsdump.open_dump, which works without torch"
         ) from None
     return torch

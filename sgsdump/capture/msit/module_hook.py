@@ -82,8 +82,8 @@ def register_hook(model: Any, config: DumpConfig, hook_type: str = _HOOK_TYPE) -
         raise ConfigError(f"register_hook takes a torch.nn.Module, not a {type(model).__name__}")
     if isinstance(model, torch.jit.ScriptModule):
         raise ConfigError(
-            "a scripted or traced module runs no hooks inside; pass the original module, or dump the program unchanged"
-            " with sgsdump exec"
+            "hooks inside a scripted or traced module do not run; pass the original module, or dump "
+            "the unmodified program with sgsdump exec"
         )
     if not isinstance(config, DumpConfig):
         raise ConfigError(f"register_hook takes a DumpConfig, not a {type(config).__name__}")

@@ -100,8 +100,8 @@ class Differences:
         for model, outputs in self._unequal.items():
             worst = _worst(outputs)
             yield (
-                f"{model}: the recomputed outputs differ from the program's outputs, most at "
-                f"{worst.name}: {_how(worst)}{self._reasons[model]}"
+                f"{model}: the recomputed outputs differ from the program's outputs. The largest "
+                f"difference is in output {worst.name}: {_how(worst)}{self._reasons[model]}"
             )
 
     def add(
@@ -150,7 +150,5 @@ def _reason(captured: CapturedModel, feed: Mapping[str, np.ndarray], run: Captur
         return ""
     level = captured.options.get("level", "")
     if same:
-        return f"; run with the program's session options ({level}), the model reproduces the program's outputs"
-    return (
-        f"; run with the program's session options ({level}), the model does not reproduce the program's outputs either"
-    )
+        return f"; with the program's session options ({level}), the model reproduces the program's outputs"
+    return f"; with the program's session options ({level}), the model does not reproduce the program's outputs either"

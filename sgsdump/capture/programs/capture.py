@@ -1,7 +1,7 @@
-"""The public function ``capture``: dump the tensors that torch computes in a ``with`` block of this process.
+"""The public function ``capture``, which dumps the tensors that torch computes in a ``with`` block of this process.
 
-``capture`` uses the same hooks (``hook/``) and writes the same tree as ``sgsdump exec``. The end of the block removes
-the hooks.
+``capture`` uses the same hooks (``hook/``) and writes the same tree as ``sgsdump exec``. ``capture`` removes the
+hooks at the end of the block.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def capture(
     statistics: bool = False,
     feed: str | Path | None = None,
 ) -> Iterator[Path]:
-    """Dump the tensors that torch modules compute in a ``with`` block into ``folder``.
+    """Write to ``folder`` the tensors that torch modules compute in a ``with`` block.
 
     The result is the same tree that ``sgsdump exec`` writes.
 
@@ -73,8 +73,9 @@ def capture(
     Notes
     -----
     Each call of an outermost module is a round, counted from 0. Inputs are dumped before an operator runs, outputs
-    afterwards. If the block raises an exception, the caller gets this exception, and the tree holds all tensors dumped
-    before. Notes are issued as Python warnings.
+    afterwards. If the block raises an exception, the caller gets this exception, and the tree holds all tensors that
+    were dumped before the exception. Notes about the capture, such as tensors that could not be dumped, are issued as
+    Python warnings.
 
     Examples
     --------
@@ -91,7 +92,10 @@ def capture(
     control = control or DumpControl()
     control = replace(control, content="stats") if statistics else control
     if os.environ.get("SGSDUMP_CAPTURE"):
-        raise ConfigError("capture: this program runs under sgsdump exec, which dumps it already; use only one of them")
+        raise ConfigError(
+            "capture: this program runs under sgsdump exec, which already dumps the program; use either "
+            "capture or sgsdump exec"
+        )
     if _running:
         raise ConfigError(f"capture: a capture into {_running[0]} is active; end that with-block first")
     _torch()
@@ -138,7 +142,7 @@ def _make_room(root: Path) -> None:
     try:
         names = set(os.listdir(root)) if os.path.lexists(root) else set()
         if names and not {CONTROL, PROCESSES} <= names:
-            raise ConfigError(f"{root}: the folder holds files that are not a capture; use a new folder")
+            raise ConfigError(f"{root}: the folder holds files that do not belong to a capture; use a new folder")
         if names:
             shutil.rmtree(root)
     except OSError as error:
@@ -147,7 +151,7 @@ def _make_room(root: Path) -> None:
 
 
 def _hooked(root: Path) -> tuple[Any, Any]:
-    """Install the hooks; return their session and the function that removes them."""
+    """Install the hooks. Return the session to which the hooks write, and the function that removes the hooks."""
     torch = _torch()
     before = list(sys.path)
     sys.path[:0] = _FOLDERS

@@ -50,7 +50,9 @@ class Value:
         if len(raw) == count * dtype.itemsize:
             return np.frombuffer(raw, dtype).reshape(self.shape)
         if len(raw) != packed_size(dtype, count):
-            raise InputError(f"{self.file} has {len(raw)} bytes; shape {self.shape} needs {count * dtype.itemsize}")
+            raise InputError(
+                f"{self.file} has {len(raw)} bytes; shape {self.shape} needs {count * dtype.itemsize} bytes"
+            )
         return unpacked(raw, dtype, count).reshape(self.shape)
 
 

@@ -1,7 +1,10 @@
-"""``DumpControl`` selects which tensors of a program are dumped; parsers read the vendors' syntax of its fields.
+"""``DumpControl`` selects which tensors of a program are dumped.
 
-Command options, a vendor's JSON file or Python code set the fields. The hooks read no other settings. The record is
-passed to the program's process as a flat JSON object (``to_json``, ``from_json``) with the keys ``FIELDS``.
+The parsers in this module read the vendors' syntax for the fields of ``DumpControl``.
+
+Command options, a vendor's JSON file or Python code set the fields of ``DumpControl``. The hooks read no settings other
+than the fields of ``DumpControl``. sgsdump passes the ``DumpControl`` to the program's process as a flat JSON object
+(``to_json``, ``from_json``), whose keys are ``FIELDS``.
 """
 
 from __future__ import annotations
@@ -204,7 +207,7 @@ def from_json(text: str) -> DumpControl:
     try:
         document = json.loads(text)
         if not isinstance(document, Mapping) or set(document) != set(FIELDS):
-            raise ValueError("the keys do not match the fields of DumpControl")
+            raise ValueError("the keys of the JSON object do not match the fields of DumpControl")
         steps = Steps(tuple((int(first), int(last)) for first, last in document["steps"]))
         return dump_control(**{name: _frozen(value) for name, value in document.items()} | {"steps": steps})
     except (ValueError, TypeError) as error:
@@ -238,12 +241,15 @@ def read_ranges(text: str) -> Steps:
         raise ConfigError(f"{option} has {len(text)} characters; at most {RANGE_LENGTH} are allowed")
     numbers = [number.strip() for number in text.split(",")]
     if len(numbers) % 2 or not all(number.isascii() and number.isdigit() for number in numbers):
-        raise ConfigError(f"{option} is not a list of pairs; write 3,5,7,7 for steps 3 to 5 and 7")
+        raise ConfigError(f"{option} is not a list of pairs; write 3,5,7,7 for steps 3 to 5 and step 7")
     return _ascending(list(zip(map(int, numbers[::2]), map(int, numbers[1::2]), strict=True)), option)
 
 
 def whole_number(digits: str) -> int:
-    """Return the integer in the first ``MOST_DIGITS`` digits: Python refuses to convert very long texts."""
+    """Return the integer that the first ``MOST_DIGITS`` digits represent.
+
+    Further digits are ignored, because Python refuses to convert very long digit strings.
+    """
     return int(digits.lstrip("0")[:MOST_DIGITS] or "0")
 
 
@@ -255,7 +261,10 @@ def _ascending(ranges: list[tuple[int, int]], option: str) -> Steps:
 
 
 def read_ids(text: str) -> tuple[str, ...]:
-    """Read operator ids such as ``2, 3_1``: numbers within a step, with children after ``_``. Raises ConfigError."""
+    """Read operator ids such as ``2, 3_1``: numbers within a step.
+
+    A number after ``_`` selects a child of the operator. Raises ConfigError.
+    """
     ids = _parts(text)
     for id in ids:
         if not _ID.fullmatch(id):
@@ -268,7 +277,9 @@ def read_devices(text: str, option: str = "device") -> tuple[int, ...]:
     numbers = _parts(text)
     for number in numbers:
         if not (number.isascii() and number.isdigit() and len(number) < 10):
-            raise ConfigError(f"{option} {quoted(number)} is not a number; write numbers from 0, as in 0,1")
+            raise ConfigError(
+                f"{option} {quoted(number)} is not a number; write whole numbers of 0 or more, for example 0,1"
+            )
     return tuple(map(int, numbers))
 
 

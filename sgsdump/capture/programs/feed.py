@@ -57,8 +57,9 @@ class Feed:
                 missed = sorted(step for step in steps if step >= process.begun)
                 if missed:
                     yield (
-                        f"--feed {self.reference}: process {process.pid} ran {process.begun} rounds, "
-                        f"so rounds {missed[0]} to {missed[-1]} of the reference were not used"
+                        f"--feed {self.reference}: process {process.pid} ran {process.begun} rounds "
+                        f"(calls of the outermost module), so rounds {missed[0]} to {missed[-1]} of "
+                        "the reference were not used"
                     )
 
 
@@ -70,7 +71,9 @@ def feed_of(reference: Path, module: str = "") -> Feed:
     tree = tree_of(reference)
     runs = [run for run in list_runs(reference) if run.place.endswith(INDEX_ENDING)]
     if not runs:
-        raise ConfigError(f"--feed {reference}: the dump contains no rounds of a program; {_AGAIN}")
+        raise ConfigError(
+            f"--feed {reference}: the dump contains no round (call of the outermost module) of a program; {_AGAIN}"
+        )
     ranks: dict[int, dict[int, Fed]] = {}
     names: set[str] = set()
     for run in runs:

@@ -175,7 +175,7 @@ def _beside(id: str, ids: frozenset[str]) -> str:
     if not beside:
         return f"; {parent} has no operators inside"
     stem = f"{parent}_" if parent else ""
-    return f"; the ids {'inside it ' if parent else ''}are {stem}{beside[0]} to {stem}{beside[-1]}"
+    return f"; the existing ids {'inside it ' if parent else ''}are {stem}{beside[0]} to {stem}{beside[-1]}"
 
 
 def _near(name: str, names: Iterable[str]) -> str:

@@ -190,7 +190,8 @@ def with_config(control: DumpControl, options: CaptureOptions, path: Path) -> tu
     if configured.scene:
         setting = "dump_scene watcher" if configured.scene == "watcher" else "dump_debug on"
         raise ConfigError(
-            f"{path}: {setting} needs the graph of a compiled program; use the file with sgsdump.torchair, or remove it"
+            f"{path}: {setting} needs the graph of a compiled program; use the file with "
+            "sgsdump.torchair, or remove this setting from the file"
         )
     chosen = {
         "mode": torchair.mode or msit.part,

@@ -140,8 +140,8 @@ def split_command(text: str) -> list[str]:
         raise ConfigError("--exec is empty; give the program's command line, as in --exec 'python infer.py'")
     if shell:
         raise ConfigError(
-            f"--exec {text[:80]!r}: {shell[0]!r} is shell syntax, and no shell is started. Write the command into a "
-            f"shell script and use --exec 'bash script.sh'."
+            f"--exec {text[:80]!r}: {shell[0]!r} is shell syntax, but sgsdump exec starts no shell. "
+            "Write the command into a shell script and use --exec 'bash script.sh'."
         )
     return words
 
@@ -263,7 +263,7 @@ def _left_out(process: Process) -> Iterator[str]:
     for why, (count, first) in process.counts.unreadable.items():
         these = f"{count} inputs and outputs are" if count > 1 else "an input or output is"
         named = f"the first is {first}" if count > 1 else first
-        yield f"process {process.pid}: {these} not dumped, {named}: {why}"
+        yield f"process {process.pid}: {these} not dumped ({named}). Reason: {why}"
     if process.counts.unwritten:
         yield (
             f"process {process.pid}: {process.counts.unwritten} inputs and outputs were uninitialised "
@@ -283,7 +283,7 @@ def _cut_off(process: Process, status: int) -> str:
     when = "between two steps" if has_steps else "before its first step"
     return (
         f"process {process.pid} was killed (for example by multiprocessing.Pool) or replaced by "
-        f"another program {when}. The steps that this process began are complete"
+        f"another program {when}. All steps that this process began were dumped completely"
     )
 
 

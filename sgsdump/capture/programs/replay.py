@@ -196,7 +196,10 @@ class _Work:
     ) -> None:
         feed = {value.name: value.array() for value in run.feeds}
         if overridden := sorted(feed.keys() & weight_names(model.proto.graph)):
-            raise InputError(f"the program feeds {overridden[0]!r}, which replaces a weight; this is not supported")
+            raise InputError(
+                f"the program passes the input {overridden[0]!r}, which replaces a weight of the model; "
+                "sgsdump does not support this"
+            )
         program = {value.name: value for value in run.outputs or ()}
         agreements: list[Agreement] = []
         path = self._folder / f"{captured.device}_{captured.pid}/{captured.name}/{run.step}"

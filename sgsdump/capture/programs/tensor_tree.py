@@ -203,7 +203,9 @@ class Tail:
             with open(self._path, "ab") as file:
                 file.write(json.dumps({"event": "stop", "text": why}).encode("ascii") + b"\n")
         except OSError as error:
-            raise OutputError(f"cannot write {why}, nor {self._path}: {error.strerror or error}") from None
+            raise OutputError(
+                f"cannot write {why}; {self._path} cannot be written either: {error.strerror or error}"
+            ) from None
 
 
 def _names_a_file(line: Line) -> bool:

@@ -72,7 +72,7 @@ def get_npu_backend(
     config = CompilerConfig() if compiler_config is None else compiler_config
     options = config.dump_config
     if options.enable_dump and config.mode != MODE:
-        raise ConfigError(f"config.mode is {config.mode!r}; operators are dumped in mode {MODE} only")
+        raise ConfigError(f"config.mode is {config.mode!r}; operators are dumped only in mode {MODE}")
     live = LivePlan(options)
     if not live.plan.control.enabled and options.explicit.get("dump_config_path"):
         logger.warning("nothing is dumped: dump_config.enable_dump is False, or the file selects nothing")

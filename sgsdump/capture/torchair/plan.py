@@ -51,7 +51,8 @@ def plan_of(options: DumpOptions) -> Plan:
     control, notes = control_of(acl)
     if "dump_mode" in explicit and control.scene == "watcher" and explicit["dump_mode"] != "output":
         raise ConfigError(
-            f"dump_config.dump_mode {explicit['dump_mode']}: {file} sets dump_scene watcher, which dumps outputs only"
+            f"dump_config.dump_mode {explicit['dump_mode']} is not possible: {file} sets dump_scene "
+            "to watcher, and a watcher dump contains only outputs"
         )
     if control.scene == "overflow" and any(entry.model_name or entry.layer for entry in acl.entries):
         raise ConfigError(

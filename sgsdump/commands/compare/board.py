@@ -79,7 +79,7 @@ def outputs_of(reference: Path) -> dict[str, Output]:
         zero_point = info.quant.zero_point if info.quant else 0
         outputs[record.name] = Output(record.name, stored.reshape(shape), scale, zero_point)
     if not outputs:
-        raise ConfigError(f"{reference} holds no output of a model")
+        raise ConfigError(f"{reference} contains no model outputs")
     return outputs
 
 

@@ -29,7 +29,9 @@ def are_models(sample: Path, benchmark: Path) -> bool:
     kinds = [path.suffix.lower() == ENDING and not path.is_dir() for path in (sample, benchmark)]
     if any(kinds) and not all(kinds):
         model, other = (sample, benchmark) if kinds[0] else (benchmark, sample)
-        raise ConfigError(f"{model} is a model and {other} is not; dump it first: sgsdump dump -m {model} -i INPUT")
+        raise ConfigError(
+            f"{model} is a model and {other} is not; dump the model first: sgsdump dump -m {model} -i INPUT"
+        )
     return all(kinds)
 
 

@@ -86,7 +86,8 @@ def _lines(options: Options, comparison: Comparison, unlike: int, shown: int) ->
         yield f"{unlike} of {count} weights differ, {count - unlike} {'is' if count - unlike == 1 else 'are'} equal."
     if shown < unlike:
         yield (
-            f"{unlike - shown} more weights have smaller differences; --top {unlike} lists all, --csv FILE writes all."
+            f"{unlike - shown} more weights have smaller differences. --top {unlike} lists all "
+            "weights that differ, and --csv FILE writes all of them to a file."
         )
     for failed in comparison.failed:
         yield f"Not compared: {failed.pair.benchmark.name}: {failed.reason}"
@@ -95,7 +96,9 @@ def _lines(options: Options, comparison: Comparison, unlike: int, shown: int) ->
         (options.sample, comparison.only_in_sample),
     ):
         if lacking:
-            yield f"Only in {path} ({len(lacking)}): {listed([one.record.name for one in lacking], MOST_NAMES)}"
+            yield (
+                f"Weights only in {path} ({len(lacking)}): {listed([one.record.name for one in lacking], MOST_NAMES)}"
+            )
     if comparison.only_in_benchmark and comparison.only_in_sample and not options.pairing.match_by_value:
         yield "--match-by-value finds renamed weights."
     yield from (f"{options.sample}: {note}" for note in comparison.sample_notes)

@@ -231,13 +231,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_dumps(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("sample", type=Path, metavar="SAMPLE", help="dump under test, such as the fixed model's")
+    parser.add_argument(
+        "sample", type=Path, metavar="SAMPLE", help="dump under test, such as the dump of the fixed model"
+    )
     parser.add_argument(
         "benchmark",
         type=Path,
         nargs="?",
         metavar="BENCHMARK",
-        help="reference dump, such as the float model's (omit for a watcher dump)",
+        help="reference dump, such as the dump of the float model (omit BENCHMARK for a watcher dump)",
     )
     parser.add_argument(
         "further",
@@ -245,12 +247,15 @@ def _add_dumps(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         default=[],
         metavar="MORE",
-        help="with raw output buffers of a board: further buffers, then the fixed dump of the same image",
+        help=(
+            "to compare raw output buffers of a board: further buffers, then the dump of the fixed model "
+            "for the same image"
+        ),
     )
     dumps = parser.add_argument_group("input dumps")
     add_reading(dumps)
     add_runs(dumps)
-    add_scheduler(dumps, "measure the layers")
+    add_scheduler(dumps, "compute the metrics of the layers")
 
 
 def add_reading(dumps: argparse._ActionsContainer) -> None:
@@ -258,13 +263,15 @@ def add_reading(dumps: argparse._ActionsContainer) -> None:
     add_run(dumps)
     add_raw(dumps, shapes=False)
     dumps.add_argument("--inputs", action="store_true", help="also compare the inputs of the model")
-    add_ranges(dumps, "calibration ranges (tensor_min_max.txt) that dequantise integer dumps")
+    add_ranges(dumps, "calibration ranges (tensor_min_max.txt) with which integer dumps are dequantised")
     add_parse_net(dumps)
 
 
 def _add_pairing(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
-        "--match-by-value", action="store_true", help="pair tensors by equal values, regardless of names (float runs)"
+        "--match-by-value",
+        action="store_true",
+        help=("pair tensors with equal values, regardless of their names; suitable for dumps of two float runs"),
     )
     add_stages(parser)
     parser.add_argument(
@@ -283,7 +290,7 @@ def _add_pairing(parser: argparse._ActionsContainer) -> None:
         help="regular expression that turns sample names into benchmark names; may be repeated",
     )
     parser.add_argument(
-        "--write-name-map", type=Path, metavar="FILE", help="write the pairs with different names as a name map"
+        "--write-name-map", type=Path, metavar="FILE", help="write a name map of the tensor pairs whose names differ"
     )
 
 
@@ -308,8 +315,8 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--metrics", action=_Metrics, of=_metrics, type=names, default=[], metavar="NAME,...")
     add_metric(
         parser,
-        "your own metric f(sample, benchmark) -> number, higher is better; none: do not count how "
-        "many answers agree; may be repeated",
+        "your own metric f(sample, benchmark) -> number, where higher is better; none: do not count "
+        "for how many images, detections or pixels both models give the same answer; may be repeated",
         repeated=True,
     )
     parser.add_argument(
@@ -371,7 +378,10 @@ def add_tables(parser: argparse._ActionsContainer) -> None:
         type=Path,
         nargs=2,
         metavar=("MODEL.onnx", "OUT.onnx"),
-        help="write the model with the metrics of each node in its metadata, which viewers such as Netron show",
+        help=(
+            "write a copy of the model in which each node carries its metrics as metadata; viewers such "
+            "as Netron show this metadata"
+        ),
     )
 
 
@@ -382,7 +392,10 @@ def _add_files(parser: argparse._ActionsContainer) -> None:
         "--plots",
         type=Path,
         metavar="DIR",
-        help="write charts: error over depth, and the values of every layer; an existing DIR is renamed",
+        help=(
+            "write charts: the error against the depth of the layer, and the values of every layer; an "
+            "existing DIR is renamed"
+        ),
     )
 
 
@@ -392,7 +405,10 @@ def _metrics() -> str:
 
     further = " ".join(name for name in METRICS if name not in ALWAYS)
     tools = " or ".join(VENDOR_METRICS)
-    return f"further metrics, or all: {further}; or a tool, to print the metrics of this tool: {tools}"
+    return (
+        f"further metrics to print: {further}; or all; or the name of a tool, to print the metrics of this "
+        f"tool: {tools}"
+    )
 
 
 def _limits(text: str) -> list[tuple[str, str, float]]:

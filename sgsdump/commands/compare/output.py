@@ -206,8 +206,8 @@ def damage_text(dumps: str, damaged: Sequence[str]) -> str:
     """Return the error of dumps that are damaged in places, once the rest was compared."""
     more = f" (and {len(damaged) - 1} more, listed above)" if len(damaged) > 1 else ""
     return (
-        f"cannot read every tensor of {dumps}: {damaged[0]}{more}. All others were compared; create the damaged dump "
-        "again"
+        f"cannot read every tensor of {dumps}: {damaged[0]}{more}. All other tensors were compared. "
+        "Create the damaged dump again"
     )
 
 

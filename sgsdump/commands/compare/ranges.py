@@ -32,7 +32,8 @@ def compare_ranges_of(options: Options) -> int:
     other = next((name for _, name, _ in limits if name != APART), None)
     if other is not None:
         raise ConfigError(
-            f"--limit {other}: only the metric {APART!r} applies to calibration ranges, as in --limit {APART}=1.5"
+            f"--limit {other}: for calibration ranges, only the metric {APART!r} can have a limit, "
+            f"for example --limit {APART}=1.5"
         )
     check_outputs([output.csv, output.json], [options.sample, options.benchmark])
     for path, beside in ((options.sample, options.benchmark), (options.benchmark, options.sample)):
@@ -44,9 +45,8 @@ def compare_ranges_of(options: Options) -> int:
     compared = compare_ranges(*sides)
     if not compared.changes:
         raise FormatError(
-            f"no tensor in common: {options.sample} has {len(sides[0])} ranges, {options.benchmark} has "
-            f"{len(sides[1])}. "
-            f"Are both of the same model?"
+            f"no tensor in common: {options.sample} has {len(sides[0])} ranges, {options.benchmark} "
+            f"has {len(sides[1])}. Do both files belong to the same model?"
         )
     past = [change for change in compared.changes if not change.apart <= _limit_of(change, limits)]
     if output.csv:

@@ -302,7 +302,7 @@ def _not_comparable(comparison: Comparison) -> str:
     if not failed:
         return ""
     of = f"{len(failed)} of {len(failed) + len(comparison)}"
-    return f"{of} layers cannot be compared, first {shown(failed[0].name)}: {shown(failed[0].reason)}"
+    return f"{of} layers cannot be compared; the first is {shown(failed[0].name)}: {shown(failed[0].reason)}"
 
 
 def _write_missing(options: Options, run: Run) -> None:
@@ -395,8 +395,9 @@ def _order_lines(pairs: RunPairs) -> Iterator[str]:
         )
     if pairs.moved:
         yield (
-            f"The order of the runs differs: {pairs.moved} runs have the same inputs as a different "
-            "run of the other dump. Select the runs to compare with TREE@step=N on each side."
+            f"The order of the runs differs: {pairs.moved} runs have the same inputs as a run at "
+            "another position in the other dump. Select the runs to compare with TREE@step=N on each "
+            "side."
         )
 
 

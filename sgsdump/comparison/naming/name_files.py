@@ -100,7 +100,7 @@ def names_of_map(document: Any, path: Path) -> dict[str, str]:
     Raises FormatError for other documents, and for repeated names.
     """
     if not isinstance(document, dict):
-        raise FormatError(f"{path}: {FORM}, not a {type(document).__name__}")
+        raise FormatError(f"{path}: the file holds a {type(document).__name__}, but {FORM}")
     apart = {fused.name for fused in fused_of_map(document)}
     document = {name: entry for name, entry in document.items() if name not in apart}
     owners: dict[str, str] = {}
@@ -263,8 +263,11 @@ def is_layer_mapping(document: Any) -> bool:
 def layers_of(document: Any, path: Path) -> Layers:
     """Return the mapping in a document. Raises FormatError."""
     if not is_layer_mapping(document):
-        raise FormatError(f"{path} is not a layer mapping: {{class: {{name: name}}}}")
+        raise FormatError(f"{path} is not a layer mapping; a layer mapping has the form {{class: {{name: name}}}}")
     for old, new in (item for names in document.values() for item in names.items()):
         if not all((*old.split("."), *new.split("."))):
-            raise FormatError(f"{path}: {quoted(old)}: {quoted(new)}: one of these names has an empty part")
+            raise FormatError(
+                f"{path}: in the entry {quoted(old)}: {quoted(new)}, one of the names has an empty part "
+                "(dots separate the parts)"
+            )
     return {TOP if key == _OLD_TOP else key: names for key, names in document.items()}

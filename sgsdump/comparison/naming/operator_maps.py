@@ -158,7 +158,9 @@ def _links(op: Mapping[str, Any], originals: list[str], relation: str, path: Pat
         result = Output((name,), slot)
         if origin:
             if type(index) is not int or not 0 <= index < _MOST_OUTPUTS:
-                raise FormatError(f"{path}: {quoted(name)} has the invalid origin output {str(index)[:20]}")
+                raise FormatError(
+                    f"{path}: the origin of operator {quoted(name)} has the invalid output number {str(index)[:20]}"
+                )
             yield Link(result, Output((origin,), index), rule)
         elif originals and relation == "OneToOne":
             yield Link(result, Output((originals[0],), slot), rule)
@@ -207,7 +209,7 @@ def _objects(items: Any, path: Path) -> list[Mapping[str, Any]]:
     if items is None:
         return []
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
-        raise FormatError(f"{path}: op, attr and output_desc of a GE graph are lists of objects")
+        raise FormatError(f"{path}: in a GE graph, op, attr and output_desc must be lists of objects")
     return items
 
 

@@ -209,7 +209,7 @@ class PlacedGraph:
         kept = {*feed, *(name for part in self.segments for name in part.makes)}
         self.shapes = {name: _shape(name, types) for name in kept}
         if any(self.shapes[name] != self.feed[name] for name in feed):
-            raise Unplaceable("an input differs in type from the model")
+            raise Unplaceable("an input has another type or shape than the model declares")
         steps = (feed, *(part.makes for part in self.segments))
         produced = [{name: sizes[name] for name in names} for names in steps]
         self.offsets, self.size = plan_memory(produced, [(), *(part.reads for part in self.segments)])

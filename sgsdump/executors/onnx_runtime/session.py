@@ -398,8 +398,8 @@ def _shared(weight: Any) -> tuple[TensorProto, ort.OrtValue] | None:
     raw = weight.raw_data
     if len(raw) != count * dtype.itemsize:
         raise ModelError(
-            f"the weight {weight.name!r} of shape {list(weight.dims)} needs {count * dtype.itemsize} bytes, "
-            f"but the model holds {len(raw)}. The model is damaged; export it again."
+            f"the weight {weight.name!r} of shape {list(weight.dims)} needs {count * dtype.itemsize} "
+            f"bytes, but the model holds {len(raw)} bytes. The model is damaged; export it again."
         )
     value = ort.OrtValue.ortvalue_from_numpy(np.frombuffer(raw, dtype).reshape(weight.dims))
     return _stub(weight), value

@@ -9,7 +9,8 @@ examples:
 DebugConfig.txt:
   sgsdump cfg DebugConfig.txt writes a template. dumpTensor switches the dump
   on; eliminateGarbage and dequantFixed make the values of a fixed model
-  comparable. Without a dump, only a summary of the outputs is printed.
+  comparable. If DebugConfig.txt does not switch the dump on, simulate prints
+  only a summary of the outputs.
 
 the dump:
   sigma_outtensor_dump.bin in the folder path= of DebugConfig.txt, or in $HOME
@@ -61,16 +62,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("-t", "--type", required=True, choices=["Float", "Fixed", "Offline"], help="type of the model")
     add_model(
         source,
-        "float model, fixed model (of calibrate, or fixed.sim), or, with -t Offline, an offline "
-        "image of the SDK (.img)",
+        "float model; or fixed model (written by calibrate, or fixed.sim); or, with -t Offline, the "
+        "SDK's compiled model for the hardware (.img)",
     )
-    add_feeds(source, "image, folder, list file, .npy, Input_shape= text, or random[:SEED]")
+    add_feeds(source, "image, folder, list file, .npy, text file that begins with Input_shape=, or random[:SEED]")
     add_input_config(source, "input_config.ini, for the built-in preprocessing of a float model")
     add_provider(source)
     parser.add_argument_group("output").add_argument(
         "--dump-rawdata",
         action="store_true",
-        help=("fixed model: also write the input bytes for the board as IMAGE.bin (docs/board_against_pc.md)"),
+        help=(
+            "for a fixed model: also write the input bytes that the board reads, as IMAGE.bin "
+            "(docs/board_against_pc.md)"
+        ),
     )
 
 

@@ -48,8 +48,8 @@ class ClippedRange:
 
     def __str__(self) -> str:
         return (
-            f"{self.name}: the calibration range {self.low:g} to {self.high:g} is clipped to "
-            f"{self.held_low:g} to {self.held_high:g}"
+            f"{self.name}: the calibration range {self.low:g} to {self.high:g} is clipped to the "
+            f"range {self.held_low:g} to {self.held_high:g}"
         )
 
 
@@ -223,8 +223,9 @@ def check_that_it_runs(model: Model, fixed: ModelProto, config: InputConfig, fee
             WholeGraph(fixed, once=True).values(raw, outputs)
     except (ModelError, *REFUSALS) as error:
         raise ModelError(
-            f"{model.path}: its fixed model does not run ({message_of(error)}). This is a bug in sgsdump; please "
-            f"report this line. To continue, cut the model before that operator"
+            f"{model.path}: its fixed model does not run ({message_of(error)}). This is a bug in "
+            "sgsdump; please report this line. To continue, cut the model before the operator that "
+            "this error names"
         ) from None
 
 

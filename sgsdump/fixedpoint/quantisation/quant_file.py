@@ -149,7 +149,7 @@ def import_params(
                 ranges[param.name] = Range.of(min(low, ranges[param.name].low), max(high, ranges[param.name].high))
                 continue
             if param.name in ranges and not ranges[param.name].same(param.range):
-                raise ConfigError(f"{subject} has two entries with different ranges; keep one")
+                raise ConfigError(f"{subject} has two entries with different ranges; keep only one entry")
             ranges[param.name] = param.range
         raised.update(dict.fromkeys(_raised(analysis, param, subject)))
     changed = frozenset(param.name for param in params if param.data is not None and param.name not in unknown)
@@ -271,7 +271,8 @@ def _raised(analysis: Analysis, param: QuantParam, subject: str) -> list[str]:
         return []
     if param.bit == 16 and analysis.pictures.intersection((param.name, *inputs)):
         raise ConfigError(
-            f"{subject} is set to bit = 16, but the image input and the weights of its convolution always have 8 bits"
+            f"{subject} is set to bit = 16, but an image input and the weights of the convolution "
+            "that reads the image input always have 8 bits"
         )
     return inputs if param.bit == 16 else []
 
@@ -325,7 +326,10 @@ def _with_data(model: Model, params: Sequence[QuantParam], fuse: bool, where: st
         if name not in weights:
             raise ConfigError(f"{subject} has the key data, but is not the weight of a convolution")
         if data.shape != tuple(tensor.dims):
-            raise ConfigError(f"{subject} has data of shape {list(data.shape)}, but the model has {list(tensor.dims)}")
+            raise ConfigError(
+                f"{subject} has data of shape {list(data.shape)}, but this weight has shape "
+                f"{list(tensor.dims)} in the model"
+            )
         if not np.isfinite(data).all():
             raise ConfigError(f"{subject} has data with NaN or infinity; only finite weights are allowed")
         tensor.CopyFrom(numpy_helper.from_array(data.astype(graph.value(name).dtype), name))

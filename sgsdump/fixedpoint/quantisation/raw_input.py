@@ -65,7 +65,7 @@ def _scale(facts: FixedFacts, name: str) -> float:
         largest = float(max(np.abs(ranges[name].min).max(), np.abs(ranges[name].max).max()))
         return (float(f"{largest:.6f}") or largest) / 32767
     if name not in facts.tensors:
-        raise ConfigError(f"input {name!r} is not quantised, so it has no integer buffer")
+        raise ConfigError(f"input {name!r} is not quantised, so the fixed model has no integer buffer for this input")
     return facts.tensors[name].scale
 
 

@@ -40,7 +40,7 @@ def further_lines(sources: Sequence[Finding]) -> Iterator[str]:
     yield from _contributions(first)
     if "together" in first.figures and others:
         yield (
-            f"Tensors raised together with {first.facts['input']}: "
+            f"Tensors raised to INT16 together with {first.facts['input']}: "
             f"{listed([each.facts['input'] for each in others], len(others))}."
         )
     elif others:
@@ -65,8 +65,8 @@ def _contributions(finding: Finding) -> Iterator[str]:
                 figures[name] for name in (kind, f"{kind}s", f"{kind}_reaches", f"{kind}_others")
             )
             yield (
-                f"{where} {index:.0f} of {count:.0f} reaches {reach:.3g}; half of the other channels reach at most "
-                f"{others:.3g}."
+                f"{where} {index:.0f} of {count:.0f} has absolute values up to {reach:.3g}; half of "
+                f"the other channels have absolute values of at most {others:.3g}."
             )
 
 
@@ -78,7 +78,10 @@ def int16_is_not_enough(limits: Thresholds, always_8: Sequence[str] = (), look: 
     """
     but = f" except {listed(always_8)}, which read an image and always have 8 bits," if always_8 else ""
     where = " Check the calibration ranges and the calibration images." if look else ""
-    return f"INT16 alone does not repair the model: with every convolution at INT16{but} an output has {limits}.{where}"
+    return (
+        f"INT16 is not enough to correct the model: even with every convolution at INT16{but} an output "
+        f"has {limits}.{where}"
+    )
 
 
 def conv_config(names: Sequence[str]) -> str:
@@ -97,13 +100,14 @@ def output_text(finding: Finding, labels: Mapping[str, str] = _NONE) -> str:
         return f"{text} (probabilities change by at most {figures['probability_change']:.3g}; {answers})"
     if reason == "resolution":
         return (
-            f"{text} (largest error {figures['largest_error']:.3g} in a range of {figures['reaches']:.3g}, within the "
-            f"8-bit resolution)"
+            f"{text} (its largest error is {figures['largest_error']:.3g} and its range spans "
+            f"{figures['reaches']:.3g}, so the error is within the 8-bit resolution)"
         )
     if reason == "hardly moved":
         return (
-            f"{text} (the given images barely affect this output: its values span {figures['seen']:.3g} of a range of "
-            f"{figures['reaches']:.3g}; largest error {figures['largest_error']:.3g})"
+            f"{text} (the given images barely affect this output: its values span only "
+            f"{figures['seen']:.3g}, although its range spans {figures['reaches']:.3g}; its largest "
+            f"error is {figures['largest_error']:.3g})"
         )
     if reason == "drowned":
         return (
@@ -120,15 +124,15 @@ def layers_text(finding: Finding, limits: Thresholds, inner: int) -> str:
     if reason == "not reached" and inner:
         which = "exceeds" if inner == 1 else "exceed"
         return (
-            f"{counted(inner, 'internal layer')} (of {count} layers) {which} the limits ({limits}); the outputs are "
-            f"unaffected."
+            f"{counted(inner, 'internal layer')} (of {count} layers) {which} the limits ({limits}), "
+            "but the outputs are unaffected."
         )
     bad = f"{past} of {counted(count, 'layer')} {exceed} the limits ({limits})"
     after = int(finding.figures["after"]) if reason == "cause" else 0
     if not after:
         return f"{bad}."
     which = "it" if past == 1 else "all" if after == past else f"{after} of them"
-    return f"{bad}; {which} {'comes' if after == 1 else 'come'} after {finding.facts['input']}."
+    return f"{bad}; {which} {'comes' if after == 1 else 'come'} after {finding.facts['input']} in the model."
 
 
 def _short_cause(finding: Finding) -> str:

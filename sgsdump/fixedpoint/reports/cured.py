@@ -48,11 +48,13 @@ def summary(cured: Cured) -> str:
     taken = ", ".join(step.cure for step in cured.steps if step.taken)
     if cured.expected_gain is None:
         return (
-            f"cured ({taken}); the effect on other images is unknown; give at least {FEWEST_HELD_OUT} different images"
+            f"cured ({taken}). The effect on other images is unknown; to measure this effect, give at "
+            f"least {FEWEST_HELD_OUT} different images"
         )
     return (
         f"cured ({taken}); expected error on other images: {errors(cured.expected)}, which is "
-        f"{cured.expected_gain:.3g} times the original error ({_spread(cured.by_image)})"
+        f"{cured.expected_gain:.3g} times the original error (new error divided by original error: "
+        f"{_spread(cured.by_image)})"
     )
 
 
@@ -140,7 +142,7 @@ def _verdict(step: CureStep) -> str:
     if step.taken:
         return ""
     if step.spoiled and step.kept is not None:
-        return f"; skipped: changes the float model by {step.kept:.2g}"
+        return f"; skipped, because this step changes an output of the float model by {step.kept:.2g} (relative change)"
     return "; skipped: no improvement"
 
 

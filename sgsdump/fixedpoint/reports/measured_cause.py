@@ -20,9 +20,9 @@ def cause_text(finding: Finding, images: int = 0) -> str:
     reason, on = finding.facts.get("reason", ""), f"Measured on {counted(images, 'image')}" if images else "Measured"
     if finding.kind == "spread":
         return (
-            f"the error is spread over {counted(len(finding.names), 'convolution')}. {on}: raising all their inputs to "
-            f"INT16 removes {percent(finding.figures['gives_back'])} of the error, raising any single input removes "
-            f"less than a fifth"
+            f"the error is spread over {counted(len(finding.names), 'convolution')}. {on}: raising "
+            f"all their inputs to INT16 removes {percent(finding.figures['gives_back'])} of the "
+            "error; raising only one of these inputs removes less than a fifth of the error"
         )
     if finding.kind == "part":
         return _part_text(finding, on)
@@ -39,19 +39,20 @@ def cause_text(finding: Finding, images: int = 0) -> str:
         if not figures:
             return "not INT8: no plan of INT16 convolutions reduces the error"
         return (
-            f"not INT8. Measured: with all convolutions at INT16, the output error (relative squared) only changes "
-            f"from {figures['error']:.3g} to {figures['left']:.3g}"
+            "something other than INT8. Measured: raising all convolutions to INT16 changes the "
+            f"output error (relative squared) only from {figures['error']:.3g} to "
+            f"{figures['left']:.3g}"
         )
     if reason == "rules":
         return (
-            f"tensor {finding.facts['input']}, input of {_operator(finding)}, inferred by rules, not measured: "
-            f"{finding.facts['why']}"
+            f"tensor {finding.facts['input']}, input of {_operator(finding)} (inferred from rules of "
+            f"thumb, not measured): {finding.facts['why']}"
         )
     if reason == "misread":
         return (
-            f"the operators that read the output of Softmax {finding.layer} use "
-            f"{finding.figures['factor']:.2g} times its true scale, as in the SDK's fixed model. "
-            f"INT16 does not repair {listed(list(finding.names), MOST_NAMED)}"
+            f"the operators that read Softmax {finding.layer} use {finding.figures['factor']:.2g} "
+            "times the true scale of its output, as in the SDK's fixed model. INT16 does not correct "
+            f"this error in {listed(list(finding.names), MOST_NAMED)}"
         )
     if reason == "picture":
         return (
@@ -60,9 +61,10 @@ def cause_text(finding: Finding, images: int = 0) -> str:
         )
     if "together" in finding.figures:
         return (
-            f"{finding.figures['count']:.0f} tensors together, among them {finding.facts['input']}, input of "
-            f"{_operator(finding)}. {on}: raising all of them to INT16 removes "
-            f"{percent(finding.figures['together'])} of the error; raising any one of them removes less than a fifth"
+            f"{finding.figures['count']:.0f} tensors that cause the error together, among them "
+            f"{finding.facts['input']}, input of {_operator(finding)}. {on}: raising all these "
+            f"tensors to INT16 removes {percent(finding.figures['together'])} of the error; raising "
+            "only one of these tensors removes less than a fifth of the error"
         )
     if reason == "clipped":
         return (
@@ -75,8 +77,8 @@ def cause_text(finding: Finding, images: int = 0) -> str:
             f"INT16 removes {_removed(finding)}"
         )
     return (
-        f"tensor {finding.facts['input']}, input of {_operator(finding)}. {on}: raising this tensor alone to INT16 "
-        f"removes {_removed(finding)}"
+        f"tensor {finding.facts['input']}, input of {_operator(finding)}. {on}: raising only this "
+        f"tensor to INT16 removes {_removed(finding)}"
     )
 
 
@@ -135,7 +137,8 @@ def _of_quantised(finding: Finding, on: str) -> str:
     text = f"{what}. {on}: quantising only this {kind} causes {percent(figures['brings'])}"
     if "gives_back" in figures:
         return (
-            f"{text} of the error; keeping only this {kind} in float removes {percent(max(figures['gives_back'], 0.0))}"
+            f"{text} of the error; keeping only this {kind} in float removes "
+            f"{percent(max(figures['gives_back'], 0.0))} of the error"
         )
     return f"{text} of the error"
 
@@ -149,8 +152,8 @@ def _of_kernels(finding: Finding, on: str) -> str:
         else "fused operators compute different values"
     )
     return (
-        f"the kernels of onnxruntime on this processor: {how}. {on}: output error "
-        f"{figures['as_run']:.3g} with these kernels, {least:.3g} with exact kernels"
+        f"the kernels of onnxruntime on this processor: {how}. {on}: the output error is "
+        f"{figures['as_run']:.3g} with these kernels and {least:.3g} with exact kernels"
     )
 
 
@@ -162,8 +165,9 @@ def remedy_text(finding: Finding) -> str:
     reason = finding.facts.get("reason", "")
     if reason == "misread":
         return (
-            f"cut the model before Softmax {finding.layer}, and compute the rest on the CPU. Set "
-            f"--model-outputs to {finding.facts['input']} and the other outputs"
+            f"cut the model before Softmax {finding.layer}, and compute this Softmax and all later "
+            f"operators on the CPU. Set --model-outputs to {finding.facts['input']} and the other "
+            "model outputs"
         )
     if reason in root_causes.CAUSES:
         return root_causes.remedy_text(finding)

@@ -108,35 +108,39 @@ def ending_lines(result: Pareto) -> Iterator[str]:
         yield f"not tried: {'; '.join(result.effort.unsearched)}"
     for name in result.left_out:
         yield (
-            f"not counted: output {name}, because its error at INT16 is infinite; check that this output "
-            "is not zero in the float model"
+            f"output {name} is not counted, because its error at INT16 is infinite; check that this "
+            "output is not zero in the float model"
         )
     if result.limits is not None and not result.limits.taken:
         yield (
-            f"warning: no tried plan is within the limits ({_allowed(result.limits)}); plan * is chosen by its error"
+            f"warning: no tried plan is within the limits ({_allowed(result.limits)}); plan * was "
+            "therefore chosen by its error"
         )
     for name, (error, low) in worsened(result).items():
         yield (
-            f"warning: plan * makes output {name} worse than INT8 does (error {error:.3g}, INT8 "
-            f"{low:.3g}); use --objective worst or --objective {name}"
+            f"warning: output {name} has a larger error with plan * ({error:.3g}) than with all "
+            f"convolutions at INT8 ({low:.3g}); use --objective worst or --objective {name}"
         )
     taken = result.taken
     names = ", ".join(taken.raised[:6]) + (" …" if len(taken.raised) > 6 else "")
-    yield f"plan *: {len(taken.raised)} convolutions at INT16{': ' + names if names else ''}"
+    yield f"plan *: {len(taken.raised)} convolutions run at INT16{': ' + names if names else ''}"
     macs = "" if taken.macs16 is None else f"; {taken.macs16:.0%} of the multiplications at INT16"
     yield f"plan *: the weights take {taken.bytes} bytes, {taken.rate:.3f} of their INT16 size{macs}"
     if result.enough is not None and result.enough is not taken:
         small, large, of_what = _costs_of(result.cost, result.enough, taken)
         yield (
             f"plan *: a smaller plan with {small:.3f} of the {of_what} already removes 95 % of the "
-            f"error that INT16 can remove. The additional {large - small:.3f} change the error "
-            f"{result.enough.error:.3g} → {taken.error:.3g}"
+            f"error that INT16 can remove. The additional {large - small:.3f} in plan * change the "
+            f"error {result.enough.error:.3g} → {taken.error:.3g}"
         )
     yield from _expected_lines(result)
     yield from _metric_lines(result)
     if result.effort.off:
         searched = "" if math.isnan(taken.searched) else f" (approximation: {taken.searched:.3g})"
-        yield (f"plan *: chosen by its error in the chip's integers, {taken.error:.3g}{searched}; {how_far(result)}")
+        yield (
+            f"plan *: chosen by its error in the chip's integers, which is {taken.error:.3g}{searched}; "
+            f"{how_far(result)}"
+        )
     yield from _held_lines(result)
 
 
@@ -162,7 +166,7 @@ def _metric_lines(result: Pareto) -> Iterator[str]:
         count, reached = counted(len(smallest.raised), "convolution"), math.floor(best * 1e4) / 1e4
         than = "is as good as any plan" if smallest.rate < result.taken.rate else f"is better than plan * ({taken:.4g})"
         yield (
-            f"plan {smallest.label} ({count} at INT16) {than} by the metric: {best:.4g}; --target "
+            f"plan {smallest.label} ({count} at INT16) {than} by the metric ({best:.4g}); --target "
             f'"metric>={reached:g}" selects the smallest plan that reaches this value'
         )
 
@@ -179,9 +183,10 @@ def _held_lines(result: Pareto) -> Iterator[str]:
     )
     if held.float_metric is not None and taken.outputs.held_metric is not None:
         yield (
-            f"held out: metric of plan * {taken.outputs.held_metric:.4g}, of the float model "
-            f"{held.float_metric[1]:.4g} (on the images of the search: {taken.outputs.metric:.4g} and "
-            f"{held.float_metric[0]:.4g})"
+            f"held out: the metric is {taken.outputs.held_metric:.4g} for plan * and "
+            f"{held.float_metric[1]:.4g} for the float model (on the images of the search: "
+            f"{taken.outputs.metric:.4g} for plan * and {held.float_metric[0]:.4g} for the float "
+            "model)"
         )
     if not held.confirmed:
         yield (
@@ -191,8 +196,8 @@ def _held_lines(result: Pareto) -> Iterator[str]:
     elif held.beyond:
         rates = ", ".join(f"{rate:.3f}" for rate in held.beyond)
         yield (
-            f"plan *: chosen instead of the plan with {rates} of the bytes, whose error on held-out "
-            "images is much larger"
+            f"plan *: chosen instead of the plan with {rates} of the bytes, because the error of that "
+            "plan on held-out images is much larger"
         )
 
 
@@ -201,9 +206,12 @@ def how_far(result: Pareto) -> str:
     low, high = min(result.effort.off), max(result.effort.off)
     plans = f"on the {len(result.effort.off)} plans run in both"
     if max(-low, high) < WITHIN:
-        return f"the approximation was within {100 * WITHIN:.0f} % of this error {plans}"
+        return f"the approximation was within {100 * WITHIN:.0f} % of the error in the chip's integers {plans}"
     below = f"{100 * -low:.0f} % below to " if low < 0 else ""
-    return f"{plans}, the error in the chip's integers is {below}{100 * max(high, 0):.0f} % above the approximation"
+    return (
+        f"{plans} (the approximation and the chip's integers), the error in the chip's integers is "
+        f"{below}{100 * max(high, 0):.0f} % above the approximation"
+    )
 
 
 def _costs_of(cost: str, smaller: Row, larger: Row) -> tuple[float, float, str]:

@@ -171,12 +171,16 @@ def details(diagnosis: QuantisedDiagnosis) -> Iterator[str]:
         yield "No single tensor or weight causes 5 % or more of the output error; many contribute to it."
     if pair.unlinked:
         yield (
-            f"Not judged: {counted(len(pair.unlinked), 'weight')} without a float original "
-            f"({listed(list(pair.unlinked), MOST_NAMED)}), for example because the quantiser folded them. Use the "
-            f"float model that was quantised."
+            f"Not judged: {counted(len(pair.unlinked), 'weight')} without a counterpart of the same "
+            f"shape in the float model ({listed(list(pair.unlinked), MOST_NAMED)}), for example "
+            "because the quantiser merged these weights with others. Use the float model from which "
+            "the quantised model was made."
         )
     if diagnosis.left_out:
-        yield f"Contribution not measured, because of the tensor type: {listed(list(diagnosis.left_out), MOST_NAMED)}."
+        yield (
+            "The contributions of these tensors were not measured, because of the tensor type: "
+            f"{listed(list(diagnosis.left_out), MOST_NAMED)}."
+        )
     if diagnosis.not_run:
         yield (f"The model file could not be measured in onnxruntime with default kernels: {diagnosis.not_run}.")
 

@@ -108,8 +108,8 @@ def _wide(finding: Finding) -> str:
         return f"the calibration range of {_ranged(finding)}. With a range that fits, {_errors(figures)}"
     return (
         f"the calibration ranges of {figures['layers']:.0f} of {figures['of']:.0f} layers are "
-        f"{figures['times']:.1f} times as wide as the given images need; the first is "
-        f"{finding.facts['input']}. After calibration on the given images, {_errors(figures)}"
+        f"{figures['times']:.1f} times as wide as the given images need; the first of these tensors "
+        f"is {finding.facts['input']}. After calibration on the given images, {_errors(figures)}"
     )
 
 
@@ -117,16 +117,16 @@ def _clipped(finding: Finding) -> str:
     figures = finding.figures
     more = f", and of {counted(len(finding.names) - 1, 'more tensor')}" if len(finding.names) > 1 else ""
     return (
-        f"the calibration range of {_ranged(finding)}{more}. {percent(figures['outside'])} of the values are outside. "
-        f"With ranges that fit, {_errors(figures)}"
+        f"the calibration range of {_ranged(finding)}{more}. {percent(figures['outside'])} of the "
+        f"values are outside the calibration range. With ranges that fit, {_errors(figures)}"
     )
 
 
 def _ranged(finding: Finding) -> str:
     figures = finding.figures
     return (
-        f"{finding.facts['input']} is {figures['low']:.3g} to {figures['high']:.3g}; the given images need "
-        f"{figures['needed_low']:.3g} to {figures['needed_high']:.3g}"
+        f"{finding.facts['input']} is {figures['low']:.3g} to {figures['high']:.3g}, but the given "
+        f"images need {figures['needed_low']:.3g} to {figures['needed_high']:.3g}"
     )
 
 
@@ -162,12 +162,13 @@ def _normalisation(finding: Finding) -> str:
         )
     if finding.facts["by"] == "fixed":
         return (
-            f"the fixed model normalises the input {finding.facts['input']} with {done}; input_config.ini says {told}"
+            f"the fixed model normalises the input {finding.facts['input']} with {done}, but "
+            f"input_config.ini says {told}"
         )
     return (
-        f"the calibration images were normalised differently. The calibration range of input "
-        f"{finding.facts['input']} corresponds to {done}; input_config.ini says {told}. With the values of "
-        f"input_config.ini, {_errors(figures)}"
+        "the calibration images were not normalised as input_config.ini says. The calibration range "
+        f"of input {finding.facts['input']} corresponds to {done}, but input_config.ini says {told}. "
+        f"With the values of input_config.ini, {_errors(figures)}"
     )
 
 
@@ -211,9 +212,9 @@ def _joined(values: list[float]) -> str:
 def _still(finding: Finding) -> str:
     figures = finding.figures
     return (
-        f"the given images barely affect output {finding.layer}: its values span {figures['seen']:.3g} of a range of "
-        f"{figures['reaches']:.3g}, and its largest error is {figures['largest_error']:.3g}. Relative errors are not "
-        f"meaningful for this output"
+        f"the given images barely affect output {finding.layer}: its values span only "
+        f"{figures['seen']:.3g}, although its range spans {figures['reaches']:.3g}. Its largest error "
+        f"is {figures['largest_error']:.3g}. Relative errors are not meaningful for this output"
     )
 
 
@@ -226,13 +227,19 @@ def _untrained(finding: Finding) -> str:
     if not images:
         return text
     told, done = (_normalised(figures, word) for word in ("told", "done"))
-    return f"{text}. The images are normalised with {told}; with {done}, the means are {_far(figures, '_after')}"
+    return (
+        f"{text}. The images are normalised with {told}. If the images are normalised with {done}, the "
+        f"channel means are {_far(figures, '_after')}"
+    )
 
 
 def _far(figures: Mapping[str, float], word: str) -> str:
     off, times = figures[f"deviations{word}"], figures[f"times{word}"]
     digits = 0 if off >= 10 else 2
-    return f"off by {off:.{digits}f} standard deviations, and their spread is {times:.3g} times that of training"
+    return (
+        f"off by {off:.{digits}f} standard deviations from the training data, and the spread of the "
+        f"values is {times:.3g} times the spread in the training data"
+    )
 
 
 CAUSES = {

@@ -39,10 +39,10 @@ def end_lines(search: RoundSearch, limits: Thresholds) -> Iterator[str]:
     before = search.before_lowering
     if before is not None:
         yield (
-            f"Round {before.number}: weights {before.run.rate:.3f} of their INT16 size, output error "
-            f"{before.error:.6f}. After convolutions were lowered to INT8: weights "
-            f"{search.best.run.rate:.3f} of their INT16 size, output error {search.best.error:.6f}, "
-            "within the limits."
+            f"Round {before.number}: the weights take {before.run.rate:.3f} of their INT16 size, and "
+            f"the output error is {before.error:.6f}. After some convolutions were lowered to INT8, "
+            f"the weights take {search.best.run.rate:.3f} of their INT16 size. The output error is "
+            f"then {search.best.error:.6f}, within the limits."
         )
     yield from _plan_lines(search.best, search)
     yield from _outputs(search.best.run.outputs, limits, search.logits)
@@ -96,8 +96,8 @@ def _plan_lines(turn: Round, search: RoundSearch) -> Iterator[str]:
     names = (shown(search.shown(name)) for name in turn.tensor_arrays)
     yield f"INT16: {', '.join(names) or 'nothing in tensor_arrays'}"
     yield (
-        f"{len(turn.wide)} of {len(turn.run.plan.weights)} convolutions at INT16; weights {turn.run.weight_bytes:,} "
-        f"bytes, {turn.run.rate:.3f} of their INT16 size"
+        f"{len(turn.wide)} of {len(turn.run.plan.weights)} convolutions are at INT16; the weights "
+        f"take {turn.run.weight_bytes:,} bytes, {turn.run.rate:.3f} of their INT16 size"
     )
 
 
@@ -124,11 +124,14 @@ def _layers(layers: Comparison, limits: Thresholds) -> Iterator[str]:
     if worst is None:
         return
     yield (
-        f"{len(layers.past(limits))} of {len(layers.rows)} layers have {limits}; the worst is {_label(worst)}: "
-        f"COS {worst.cos:f}, RMSE {worst.rmse:f}"
+        f"{len(layers.past(limits))} of {len(layers.rows)} layers have {limits}; the worst layer is "
+        f"{_label(worst)}, with COS {worst.cos:f} and RMSE {worst.rmse:f}"
     )
     for row in layers.jumps[:MOST_JUMPS]:
-        yield f"RMSE rises at {_label(row)}: from {error_before(row, layers):f} to {row.error:f}"
+        yield (
+            f"RMSE rises at {_label(row)}: from {error_before(row, layers):f} in the layers that feed "
+            f"this layer to {row.error:f} in its output"
+        )
 
 
 def _label(row: Row) -> str:

@@ -33,4 +33,4 @@ def unseen_text(found: Expected, folds: int) -> str:
     """Return the error of the median and the worst image, and how the images were held out."""
     images = counted(found.images, "image")
     how = f", held out in {folds} folds" if folds else " not used for calibration"
-    return f"median image {found.median:.3g}, worst image {found.worst:.3g}; {images}{how}"
+    return f"error {found.median:.3g} on the median image and {found.worst:.3g} on the worst image; {images}{how}"

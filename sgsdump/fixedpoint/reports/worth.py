@@ -27,9 +27,12 @@ def worth_lines(worths: Worths, plan: str = ADVISED) -> Iterator[str]:
         return
     if of_float_there is not None:
         ways = "; ".join(f"{called[kind]} {_number(worth.metric)}" for kind, worth in held.items())
-        yield f"Metric on {count_there} held out: float model {of_float_there:.4g}; {ways}."
+        yield f"Metric on {count_there} that were held out: float model {of_float_there:.4g}; {ways}."
     ways = "; ".join(f"{called[kind]} {worth.error:.3g} ({judged[kind].error:.3g})" for kind, worth in held.items())
-    yield f"Squared error on {count_there} held out (in brackets: on the {count} used for judging): {ways}."
+    yield (
+        f"Relative squared error of the outputs on {count_there} that were held out (in brackets: the "
+        f"error on the {count} used for judging): {ways}."
+    )
     if judged[AS_IT_IS].good and not worths.holds:
         yield (
             "An output of the unchanged model exceeds the limits on the held-out images, but not on the judging images."
@@ -43,9 +46,10 @@ def not_recommended(worths: Worths) -> str:
     what = listed(worths.names, MOST_NAMED) if worths.names else "the recommended inputs"
     before, after = (_part(side) for side in (worths.judged, worths.held))
     return (
-        f"Not recommended: {what} at INT16. On {counted(worths.pictures[1], 'held-out image')}, {after} of the squared "
-        f"error remains; on the images used to choose the plan, {before}. Judge on more images (--evaluate), and "
-        f"calibrate on images like the held-out images (-i)."
+        f"Not recommended: {what} at INT16. On {counted(worths.pictures[1], 'held-out image')}, "
+        f"{after} of the squared error remains with this plan. On the images used to choose the plan, "
+        f"{before} of the squared error remains. Judge on more images (--evaluate), and calibrate on "
+        "images like the held-out images (-i)."
     )
 
 

@@ -53,7 +53,7 @@ class Builder:
         attributes = {key: value for key, value in attributes.items() if value is not None}
         empty = next((key for key, value in attributes.items() if isinstance(value, (list, tuple)) and not value), None)
         if empty is not None:
-            raise FormatError(f"has the operator {outputs[0]!r} with an empty list {empty}")
+            raise FormatError(f"has the operator {outputs[0]!r} whose list {empty} is empty")
         self.nodes.append(helper.make_node(kind, list(inputs), outputs, name=outputs[0], **attributes))
         return outputs[0]
 
@@ -87,7 +87,7 @@ class Builder:
     def whole_numbers(self, tensor: SimTensor) -> list[int]:
         """Return the values of a constant that is a size or position. Raises FormatError for a variable."""
         if not tensor.is_constant or tensor.dtype.kind != "i" or tensor.size > 1 << 12:
-            raise FormatError(f"has the parameter {tensor.name!r}, which is not a short constant of integers")
+            raise FormatError(f"has the parameter {tensor.name!r}, which must be a constant of at most 4096 integers")
         return [int(value) for value in self.sim.values(tensor).reshape(-1)]
 
     def made(self, operator: SimOperator, slot: int = 0) -> str:

@@ -231,7 +231,7 @@ def of_bytes(path: Path, data: Buffer) -> SimFile:
     Raises FormatError (without the file's name), and ModelError for an unknown layout.
     """
     if data[4:8] != MAGIC:
-        raise ModelError(f"{path} is not a .sim file; its mark TFL3 is missing")
+        raise ModelError(f"{path} is not a .sim file: the identifier TFL3 is missing")
     model = root(data)
     text = model.text(3)
     kind, version = _KINDS.get(text), model.number(0, "I")
@@ -241,7 +241,7 @@ def of_bytes(path: Path, data: Buffer) -> SimFile:
         )
     graphs = list(model.tables(2))
     if len(graphs) != 1:
-        raise FormatError(f"holds {len(graphs)} graphs, not one")
+        raise FormatError(f"holds {len(graphs)} graphs instead of one")
     kinds = [_kind(code) for code in model.tables(1)]
     extents = [buffer.extent(0, 1) for buffer in model.tables(4)]
     graph = graphs[0]
@@ -270,7 +270,7 @@ def _matrices(graph: Table) -> Iterator[tuple[int, ...]]:
     for table in graph.tables(10):
         numbers = tuple(map(int, table.numbers(0, "i2")))
         if len(numbers) != 12:
-            raise FormatError(f"has an image matrix of {len(numbers)} numbers, not 12")
+            raise FormatError(f"has an image matrix of {len(numbers)} numbers instead of 12")
         yield numbers
 
 
@@ -294,7 +294,7 @@ def _tensor(table: Table, name: str, extents: list[tuple[int, int]]) -> SimTenso
         raise FormatError(f"has the tensor {name!r} with the impossible shape {list(shape)[:_MOST_AXES]}")
     buffer = table.number(2, "I")
     if buffer >= len(extents):
-        raise FormatError(f"has the tensor {name!r} in buffer {buffer}, but only {len(extents)} buffers")
+        raise FormatError(f"has the tensor {name!r} in buffer {buffer}, but has only {len(extents)} buffers")
     dtype = DTYPES.get(table.number(1, "b"))
     if dtype is None:
         raise FormatError(f"has the tensor {name!r} of the unknown type {table.number(1, 'b')}")

@@ -66,12 +66,12 @@ def read(path: Path | str) -> Image:
     data = mapped(path)
     try:
         if data[:4] != MAGIC or len(data) < _MODEL + 8:
-            raise ModelError(f"{path} is not an offline image; its mark SGSI is missing, or the file is cut off")
+            raise ModelError(f"{path} is not an offline image: the identifier SGSI is missing, or the file is cut off")
         length, memory, commands, page = (
             struct.unpack_from("<I", data, place)[0] for place in (_LENGTH, _WORKING_MEMORY, _COMMANDS, _PAGE)
         )
         if _MODEL + length > len(data):
-            raise FormatError(f"has {len(data)} bytes, but its model ends at {_MODEL + length}")
+            raise FormatError(f"has {len(data)} bytes, but its model ends at byte {_MODEL + length}")
         version = bytes(data[_VERSION : _VERSION + _VERSION_BYTES]).partition(b"\0")[0].decode("ascii", "replace")
         macs = struct.unpack_from("<Q", data, _MACS)[0]
         digits = bytes(data[_HASH : _HASH + _HASH_BYTES]).hex()
@@ -88,7 +88,7 @@ def _ends(data: Buffer, place: int, count_at: int) -> Iterator[ImageEnd]:
     """Yield the inputs or outputs. Raises FormatError."""
     count = struct.unpack_from("<I", data, count_at)[0]
     if count > _MOST_RECORDS:
-        raise FormatError(f"declares {count} inputs or outputs, more than {_MOST_RECORDS}")
+        raise FormatError(f"declares {count} inputs or outputs, but at most {_MOST_RECORDS} are allowed")
     for index in range(count):
         *shape, stride, kind = _RECORD.unpack_from(data, place + index * _RECORD.size)
         if kind not in DTYPES:

@@ -116,7 +116,9 @@ def concatenation(b: Builder, operator: SimOperator) -> None:
     rank = len(declared)
     axis += rank if axis < 0 else 0
     if not 0 <= axis < rank:
-        raise FormatError(f"has a CONCATENATION along axis {axis}, which its output shape {list(declared)} lacks")
+        raise FormatError(
+            f"has a CONCATENATION along axis {axis}, but its output shape {list(declared)} has no such axis"
+        )
     others = math.prod(size for i, size in enumerate(declared) if i != axis)
     names, length = [], 0
     for tensor in tensors:
@@ -210,7 +212,10 @@ def reshape(b: Builder, operator: SimOperator) -> None:
         known = math.prod(number for number in wanted if number > 0)
         declared = [size // known if number < 0 and known else number for number in wanted]
     if math.prod(declared) != size:
-        raise FormatError(f"has a RESHAPE from {list(before)} to {declared}, which has a different size")
+        raise FormatError(
+            f"has a RESHAPE from shape {list(before)} to shape {declared}, but the two shapes have "
+            "different numbers of elements"
+        )
     reshaped(b, source.name, before, declared, b.made(operator))
     b.keep_shape(operator, declared)
 
@@ -250,7 +255,10 @@ def split(b: Builder, operator: SimOperator) -> None:
         raise FormatError(f"has a {operator.kind} along axis {axis}, but its input has {len(shape)} axes")
     sizes = b.whole_numbers(tensors[1]) if operator.kind == "SPLIT_V" else [shape[axis] // count] * count
     if sum(sizes) != shape[axis] or len(sizes) != count:
-        raise FormatError(f"has a {operator.kind} of an axis of length {shape[axis]} into parts of lengths {sizes[:8]}")
+        raise FormatError(
+            f"has a {operator.kind} that must split an axis of length {shape[axis]} into parts of the "
+            f"wrong lengths {sizes[:8]}"
+        )
     names = [b.made(operator, slot) for slot in range(count)]
     b.node("Split", [source.name, b.parameter(names[0], sizes)], names, axis=AXIS[axis] if len(shape) == 4 else axis)
     for name, size in zip(names, sizes):
@@ -367,7 +375,10 @@ def dilation(b: Builder, operator: SimOperator) -> None:
     n, height, width, channels = b.picture(source, operator)
     between, around, name = b.whole_numbers(inside), b.whole_numbers(outside), b.made(operator)
     if len(between) != 4 or len(around) != 8 or min(between) < 0 or max(between) > 64:
-        raise FormatError(f"has a Dilation with the invalid parameters {between[:8]} and {around[:8]}")
+        raise FormatError(
+            f"has a Dilation with invalid numbers of zeros: {between[:8]} between rows and columns, "
+            f"{around[:8]} around them"
+        )
     rows, columns = between[1] + 1, between[2] + 1
     made = source.name
     if rows * columns > 1:

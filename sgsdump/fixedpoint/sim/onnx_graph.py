@@ -48,8 +48,9 @@ def build(builder: Builder) -> onnx.ModelProto:
             build_operator = BUILDERS.get(operator.kind)
             if build_operator is None:
                 raise ModelError(
-                    f"{sim.path}: unknown operator {operator.kind} with output {_made(sim, operator)!r}. "
-                    f"Please report it with a small .sim file of your own that has it"
+                    f"{sim.path}: unknown operator {operator.kind} with output "
+                    f"{_made(sim, operator)!r}. Please report this operator with a small .sim file of "
+                    "your own that contains the operator"
                 )
             start = len(builder.nodes)
             build_operator(builder, operator)
@@ -66,7 +67,10 @@ def ordered(sim: SimFile) -> tuple[SimOperator, ...]:
     for operator in sim.operators:
         early = [i for i in operator.inputs if i in makers and i not in made and not sim.tensors[i].is_constant]
         if early or made.intersection(operator.outputs):
-            raise FormatError(f"has operators out of order at {_made(sim, operator)!r}")
+            raise FormatError(
+                f"has operators out of order at {_made(sim, operator)!r}: an operator must come after the "
+                "operators that compute its inputs"
+            )
         made.update(operator.outputs)
     return sim.operators
 

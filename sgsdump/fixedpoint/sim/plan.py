@@ -156,7 +156,7 @@ def _quant(tensor: SimTensor) -> Quant:
     """Return a tensor's quant; with a scale in double precision from the range if it matches the file's float32."""
     quant = tensor.quant
     if quant is None or quant.scale.size != 1 or not quant.scale[0] > 0 or tensor.dtype not in (UINT8, INT16):
-        raise FormatError(f"has no scale of the tensor {tensor.name!r}")
+        raise FormatError(f"has no scale for the tensor {tensor.name!r}")
     stored = Quant(tensor.dtype, float(quant.scale[0]), quant.zero_point, exact=True)
     if not quant.low.size or not quant.high.size:
         return stored
@@ -353,7 +353,9 @@ def _picture_inputs(sim: SimFile) -> Iterator[_PictureInput]:
             numbers = np.diagonal(rows[:, ::-1])
             gains = np.stack([numbers - 0.5, numbers + 0.5]) / 1024
         if not (gains > 0).all():
-            raise FormatError(f"has the input {tensor.name!r} with gains {gains[0].tolist()}, which must be positive")
+            raise FormatError(
+                f"normalises the input {tensor.name!r} with the gains {gains[0].tolist()}, but gains must be positive"
+            )
         std = np.array([roundest(*ends_of) for ends_of in (1 / (gains[::-1] * float(quant.scale))).T])
         steps = std * float(quant.scale)
         middle = (quant.zero_point - ends) * steps

@@ -29,7 +29,9 @@ def qtype_text(sim: SimFile, level: str) -> str:
     ]
     untyped = next((tensor.name for pair in pairs for tensor in pair if _type(tensor).kind == "f"), None)
     if untyped is not None:
-        raise ModelError(f"{sim.path}: no integer type for {untyped!r}. Pass cmodel_float.sim, float.sim or fixed.sim")
+        raise ModelError(
+            f"{sim.path}: the tensor {untyped!r} has no integer type. Pass cmodel_float.sim, float.sim or fixed.sim"
+        )
     return "".join(f"{line}\n" for bits in LEVELS[level] for line in _block(pairs, bits))
 
 

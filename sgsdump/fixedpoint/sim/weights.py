@@ -93,7 +93,7 @@ def stored_weights(
         parts * _part(parts, tile)[1] for parts, tile in _tiles(_without_memory(shape, dtype), depthwise, blocks)
     )
     if needed != len(data):
-        raise FormatError(f"has {len(data)} bytes of weights, but their shape needs {needed}")
+        raise FormatError(f"has {len(data)} bytes of weights, but the shape of the weights needs {needed} bytes")
     weights = np.zeros(shape, dtype)
     start = 0
     for parts, tile in _tiles(weights, depthwise, blocks):

@@ -250,10 +250,13 @@ def parse_target(text: str) -> Target:
     except ValueError:
         value = math.nan
     if not match or not math.isfinite(value) or match[1] not in NAMES:
-        raise ConfigError(f"--target {text!r} is not NAME>=NUMBER or NAME<=NUMBER; names are {', '.join(NAMES)}")
+        raise ConfigError(f"--target {text!r} is not NAME>=NUMBER or NAME<=NUMBER; NAME is one of {', '.join(NAMES)}")
     at_least = match[1] in ("output-cos", "metric")
     if at_least != (match[2] == ">="):
-        raise ConfigError(f"--target {text!r}: {match[1]} is better when {'higher' if at_least else 'lower'}")
+        raise ConfigError(
+            f"--target {text!r}: {match[1]} is better when {'higher' if at_least else 'lower'}; use the "
+            "other sign (>= or <=)"
+        )
     return Target(match[1], at_least, value)
 
 
@@ -291,7 +294,8 @@ class AgreementMetric:
         if agreement is None:
             shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in floats.items())
             raise InputError(
-                f"--metric {self.template} does not fit the outputs ({shapes}); use another metric, or omit --metric"
+                f"--metric {self.template} does not fit the shapes of the outputs ({shapes}); use "
+                "another metric, or omit --metric"
             )
         return agreement.share
 

@@ -132,9 +132,9 @@ class DumpTrial:
         for name in self.judged:
             if values[name].shape != floats[name].shape:
                 raise ValuesError(
-                    f"output {name!r} has a shape that depends on the values "
-                    f"({list(values[name].shape)} and {list(floats[name].shape)}). Tune the model "
-                    "without post-processing"
+                    f"the shape of output {name!r} depends on the computed values "
+                    f"({list(values[name].shape)} with the tried plan, {list(floats[name].shape)} in "
+                    "the float model). Tune the model without post-processing"
                 )
         return score(values, {name: floats[name] for name in self.judged})
 

@@ -219,6 +219,6 @@ def _unreached(found: SearchResult, pool: PlanScores, exact: IntegerScores, targ
     every = "all " if found.exhaustive else "the "
     return (
         f"--target {target}: none of {every}{len(pool.scores)} plans tried reaches the target. The "
-        f"{len(exact.scores)} most promising plans were run in the chip's integers; the best gives "
-        f"{best:.6g}. Set the target {number}{rest}"
+        f"{len(exact.scores)} most promising plans were run in the chip's integers; the best of these "
+        f"plans gives {best:.6g}. Set the target {number}{rest}"
     )

@@ -143,8 +143,8 @@ class IntegerScores(_Ran):
         found, *more = outputs_of(model, [fixed, *self._beside(plan)], fed, names, self._spans, floats)
         if odd := [name for name in names if name not in found.outputs]:
             raise InputError(
-                f"output {odd[0]!r} has different shapes in float and in fixed point, because its size depends on "
-                f"values. Tune the model without post-processing"
+                f"output {odd[0]!r} has different shapes in float and in fixed point, because its "
+                "size depends on the computed values. Tune the model without post-processing"
             )
         self.ran[plan] = found
         self._more[plan] = more

@@ -134,8 +134,8 @@ def ranges_of_model(graph: Graph, ranges: Mapping[str, Range], source: str) -> d
     pairs = pair_ranges([*names, *graph.constants], ranges)
     if not pairs.keys() & set(names):
         raise ConfigError(
-            f"{source}: no name matches a layer of this model (names in the file: {_first(ranges)}; "
-            f"in the model: {_first(names)}). Give the ranges of this model"
+            f"{source}: no name in this file matches a layer of this model (names in the file: "
+            f"{_first(ranges)}; in the model: {_first(names)}). Give the ranges of this model"
         )
     return {name: ranges[listed] for name, listed in pairs.items()}
 

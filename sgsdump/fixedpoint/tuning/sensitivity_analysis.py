@@ -466,9 +466,9 @@ class SensitivityAnalysis:
         for name in names:
             if values[name].shape != against[name].shape:
                 raise ValuesError(
-                    f"output {name!r} has a shape that depends on the values "
-                    f"({list(values[name].shape)} and {list(against[name].shape)}). Use the model "
-                    "without post-processing"
+                    f"the shape of output {name!r} depends on the computed values "
+                    f"({list(values[name].shape)} in one run, {list(against[name].shape)} in "
+                    "another). Use the model without post-processing"
                 )
         return score(values, {name: against[name] for name in names}, axes=self._axes)
 

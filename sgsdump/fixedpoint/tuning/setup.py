@@ -96,8 +96,9 @@ def set_up(
     """
     if config.conv_format not in (None, "ALL_UINT8"):
         raise ConfigError(
-            f"input_config: input_format = {config.conv_format} sets the bits of all convolutions. Remove it from "
-            f"[CONV_CONFIG], so that tune can choose"
+            f"input_config: input_format = {config.conv_format} sets the bits of all convolutions. "
+            "Remove input_format from [CONV_CONFIG], so that tune can choose the bits of each "
+            "convolution"
         )
     trial = PlanTrial(model, ranges, config, hardware=OnHardware(judging.side))
     if not trial.domains:
@@ -150,8 +151,9 @@ def _check_outputs(walk: PlanWalk, pictures: Sequence[Picture], names: Sequence[
     for name in names:
         if outputs[name].shape != floats[name].shape:
             raise InputError(
-                f"output {name!r} has the shape {list(floats[name].shape)} in float and {list(outputs[name].shape)} in "
-                f"INT8, because its size depends on values. Tune the model without post-processing"
+                f"output {name!r} has the shape {list(floats[name].shape)} in float and "
+                f"{list(outputs[name].shape)} in INT8, because its size depends on the computed "
+                "values. Tune the model without post-processing"
             )
         if not np.isfinite(floats[name]).all():
             raise InputError(

@@ -72,7 +72,8 @@ class FixedModel:
     metric : tuple of (float, float) or None
         Mean of your metric over the calibration data, for the float model and for the fixed model.
     measured : tuple of str
-        Tensors without a range in the given quant file. Their ranges were measured on the calibration data.
+        Tensors without a range in the given quant file. The ranges of these tensors were measured on the calibration
+        data.
     """
 
     model: Model
@@ -96,7 +97,7 @@ class FixedModel:
 
     @property
     def has_tight_int16(self) -> bool:
-        """Whether convolutions read INT16 tensors whose ranges may be too narrow for other images (``range_room``)."""
+        """True if a convolution reads an INT16 tensor with a range that unseen images can exceed (``range_room``)."""
         from sgsdump.fixedpoint.quantisation.float_model import deployed
         from sgsdump.models.graph import Graph
 
@@ -112,7 +113,7 @@ class FixedModel:
         return {name: 8 * quant.dtype.itemsize for name, quant in self.fixed.plan.weights.items() if quant.dtype}
 
     def save(self, path: str | Path, log: str | Path | None = None) -> Path:
-        """Write the fixed model and, with ``log``, its ranges.
+        """Write the fixed model; if ``log`` is given, write its ranges too.
 
         Parameters
         ----------
@@ -193,8 +194,8 @@ def calibrate(
         ``FILE.py[:NAME]``; an array in the shape and type of the model's input, a dictionary of arrays by input name,
         or an iterable of arrays or dictionaries.
     quant_level : str, optional
-        Calibration level, L1 to L5. Weights have one scale per output channel from L2 on; activation ranges are fitted
-        at L3 and L5; convolutions are raised to INT16 at L4 and L5.
+        Calibration level, L1 to L5. From L2 on, weights have one scale per output channel. At L3 and L5, activation
+        ranges are optimised. At L4 and L5, some convolutions are raised to INT16.
         Default: L5, or the level of the log if ``quant_file`` is the log of a calibration.
     quant_file : str or Path, optional
         Your own ranges, bit widths and weights.
@@ -209,9 +210,10 @@ def calibrate(
         Fixed model (``fixed.sim``, or made by ``calibrate``) whose INT16 convolutions become INT16 here too.
     **beside
         ``preprocess``: your preprocess file; for several inputs, one per input, separated by commas.
-        ``input_config``: input_config.ini; required for images, inferred for arrays.
+        ``input_config``: the path of input_config.ini. This file is required for images; for arrays, the settings are
+        inferred.
         ``weight_file``: weights of a Caffe model.
-        ``model_inputs``, ``model_outputs``: names of the first and the last tensors, to use only a part of the model.
+        ``model_inputs``, ``model_outputs``: names of the first and last tensors, if only a part of the model is used.
         ``strict_sdk``: raise ModelError if SDK 1.1.5 refuses the model.
 
     Returns
@@ -246,7 +248,7 @@ def calibrate(
 
 
 def with_metric(made: FixedModel, feeds: Feeds, metric: UserMetric | None, progress: Progress) -> FixedModel:
-    """Return the fixed model with the means of a metric. Exceptions of the metric are passed on."""
+    """Return ``made`` with the mean metric of the float and fixed models. The metric's exceptions are not caught."""
     from sgsdump.fixedpoint.tuning.worth import metrics_of
     from sgsdump.models.feeds.by_content import PicturePairs
 
@@ -260,8 +262,8 @@ def with_metric(made: FixedModel, feeds: Feeds, metric: UserMetric | None, progr
 def level_of(told: str | None, quant_file: Path | None, plan_of: Path | None = None) -> str:
     """Return the calibration level: the user's level, else the level in the quant file's log, else the default.
 
-    With a plan or a quant file, the level raises no convolution to INT16. Raises ConfigError if both a plan and a
-    quant file are given.
+    If a plan or a quant file is given, the calibration level does not raise any convolution to INT16. Raises
+    ConfigError if both a plan and a quant file are given.
     """
     from sgsdump.errors import ConfigError
     from sgsdump.fixedpoint.quantisation.calibration_log import has_weight_ranges
@@ -282,7 +284,7 @@ _PRINTED = 1e-5  # rounding of a text file's digits, relative to the width of th
 
 
 def _is_near(given: Range, seen: Range | None) -> bool:
-    """Return whether two ranges are equal within the rounding of a text file."""
+    """Return whether two ranges differ only by the rounding of numbers in a text file."""
     if seen is None:
         return False
     width = max(seen.high - seen.low, 1e-12)
@@ -290,7 +292,7 @@ def _is_near(given: Range, seen: Range | None) -> bool:
 
 
 def calibrated(opened: OpenNetwork, feeds: Feeds, how: How, workers: Workers, progress: Progress) -> FixedModel:
-    """Calibrate an opened model and return its fixed model; raises what calibration or the data raise."""
+    """Calibrate an opened model and return its fixed model; errors of calibration and of the data are not caught."""
     from sgsdump.fixedpoint.quantisation.calibration import CalibrationOptions, calibrate, is_long
     from sgsdump.fixedpoint.quantisation.calibration_log import read_log
     from sgsdump.fixedpoint.quantisation.fixed_model import check_that_it_runs, make_fixed, rehearse

@@ -1,4 +1,4 @@
-"""``cure``: rewrite a float model so that INT8 loses less accuracy, before any convolution needs INT16."""
+"""``cure``: rewrite a float model so that INT8 loses less accuracy, without raising convolutions to INT16."""
 
 from __future__ import annotations
 
@@ -44,14 +44,16 @@ def cure(
     cures : sequence of str
         Cures to try: ``ranges``, ``fold``, ``equalise``, ``absorb``, ``bias`` and ``round``. Default: all.
     validate : str, Path, array, mapping or iterable, optional
-        Held-out images on which the cures are judged. By default each fold of ``data`` is held out in turn.
+        Held-out images on which the cures are judged. By default, ``data`` is split into folds, and each fold is held
+        out in turn.
     **beside
         ``preprocess``, ``input_config``, ``weight_file`` and other options, see ``calibrate``.
 
     Returns
     -------
     Cured
-        Rewritten model with its ranges, and the effect of each cure. ``save`` writes the model and the ranges.
+        Rewritten model with its ranges, and the effect of each cure. ``Cured.save`` writes the rewritten model and its
+        ranges.
 
     Raises
     ------
@@ -76,9 +78,10 @@ def cure(
 def cured(
     network: Network, opened: OpenNetwork, how: CureOptions, feeds: tuple[Feeds, Feeds | None], progress: Progress
 ) -> Cured:
-    """Cure an opened model; ``feeds`` holds the images to which the cures are fitted and, optionally, held-out images.
+    """Apply cures to an opened model. ``feeds`` holds images to fit the cures and, optionally, held-out images.
 
-    Raises ConfigError if an image is both fitted and held out. Exceptions of the cures are passed on.
+    Raises ConfigError if an image is used for fitting and is also held out. Exceptions that a cure raises are not
+    caught.
     """
     from sgsdump.fixedpoint.curing.cure import cure
     from sgsdump.fixedpoint.quantisation.fixed_model import rehearse

@@ -97,7 +97,8 @@ def diagnose(
     Returns
     -------
     Diagnosed
-        Verdict, next steps and the errors of every layer. ``save`` writes the same folder as the command.
+        Verdict, next steps and the errors of every layer. ``Diagnosed.save`` writes the same files as the command
+        ``sgsdump diagnose``.
 
     Raises
     ------
@@ -124,13 +125,14 @@ def diagnose(
 
 
 def _untold(lines: Iterable[str]) -> None:
-    """Ignore the lines. In Python, the report contains them."""
+    """Ignore the lines. In Python, the report contains these lines."""
 
 
 def diagnosed_in(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diagnosed:
     """Diagnose a task.
 
-    ``folder`` holds temporary dumps of layers. ``tell`` receives the assumptions and warnings before the work starts.
+    ``folder`` holds temporary dumps of layers. ``tell`` is called with the assumptions and warnings before the
+    diagnosis starts.
     """
     from sgsdump.errors import ConfigError, listed
     from sgsdump.fixedpoint.reports.graph_files import NetworkGraph
@@ -142,8 +144,8 @@ def diagnosed_in(folder: Path, task: Task, progress: Progress, tell: Tell) -> Di
     of_others = task.fixed is not None and (runtime_of(task.fixed) or is_quantised_by_others(task.fixed))
     if of_others and task.judges.given:
         raise ConfigError(
-            f"{listed(task.judges.given)}: only for INT16 plans, but {task.fixed} was quantised with another tool; "
-            f"leave the option out"
+            f"{listed(task.judges.given)}: available only for INT16 plans, but {task.fixed} was "
+            "quantised with another tool; leave the option out"
         )
     if task.fixed is not None and runtime_of(task.fixed):
         native = _native_task(task)
@@ -175,7 +177,7 @@ def _native_task(task: Task) -> NativeTask:
 
     assert task.fixed is not None, "asked of a given model"
     if task.scheduler:
-        raise ConfigError(f"--scheduler: {task.fixed} runs only on this machine; leave --scheduler out")
+        raise ConfigError(f"--scheduler: {task.fixed} can be run only on this machine; leave --scheduler out")
     network = task.network
     quantised = network.part.of(open_model(task.fixed, native=True))
     model = open_model(network.model, network.weight_file, native=True)
@@ -293,7 +295,7 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
 
 
 def _agreement(judged: Judged, judges: Judges, progress: Progress) -> Agreement | None:
-    """Return the number of answers of the fixed model that agree with the float model; None if it was not requested."""
+    """Return how many answers of the fixed model agree with the float model; None if the count was not requested."""
     from sgsdump.fixedpoint.tuning.worth import agreement
 
     if not judges.counts_agreement or not judged.outputs.outputs:
@@ -364,7 +366,7 @@ def _graph(subject: Subject) -> NetworkGraph:
 
 
 def _with_advice(judged: Judged, pairs: PicturePairs, folder: Path, progress: Progress) -> Comparison | None:
-    """Compare every layer of the advised model on the same images; return None if there is no advice."""
+    """Apply the advice to the fixed model and compare every layer; return None if there is no advice."""
     from sgsdump.fixedpoint.quantisation.diagnosis.compared_pictures import PictureComparer, each_compared, over_all
 
     fixed, cause = _advised_model(judged), judged.cause
@@ -378,7 +380,7 @@ def _with_advice(judged: Judged, pairs: PicturePairs, folder: Path, progress: Pr
 
 
 def _advised_model(judged: Judged) -> Model | None:
-    """Return the fixed model with the cause removed and the advice applied; None without a cause and advice."""
+    """Return the fixed model with the cause removed and the advice applied; None if nothing can be changed."""
     from sgsdump.fixedpoint.tuning.measured_advice import fixed_with
 
     subject, advice, cause, root = judged.subject, judged.advice, judged.cause, judged.root
@@ -395,9 +397,10 @@ def _advised_model(judged: Judged) -> Model | None:
 def _weighed(
     judged: Judged, limits: Thresholds, metric: UserMetric | None, feeds: JudgingFeeds, progress: Progress
 ) -> Judged:
-    """Add the metric and the held-out errors of the fixed model: unchanged, with the advice, and all at INT16.
+    """Add the metric and held-out errors of the fixed models: unchanged, with the advice, and entirely at INT16.
 
-    An advised plan that is much worse on held-out images than on the judging images is dropped from the advice.
+    If the advised plan is much worse on held-out images than on the images for judging plans, the plan is removed from
+    the advice.
     """
     from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
     from sgsdump.fixedpoint.tuning.worth import Weighed, worths_of
@@ -435,7 +438,7 @@ def _candidates(judged: Judged, feeds: JudgingFeeds) -> dict[str, Candidate]:
 
 
 def _on_unseen(judged: Judged, feeds: JudgingFeeds, level: str, progress: Progress) -> Judged:
-    """Add the errors expected on unseen images; drop the advised plan if it increases the error there."""
+    """Add the errors expected on unseen images; drop the advised plan if the plan increases these errors."""
     from sgsdump.fixedpoint.tuning.unseen import Run, Unseen
     from sgsdump.fixedpoint.tuning.worth import ALL_16, AS_IT_IS, PLAN
     from sgsdump.fixedpoint.verbs.diagnose_unseen import in_folds, on_images
@@ -459,7 +462,7 @@ def _on_unseen(judged: Judged, feeds: JudgingFeeds, level: str, progress: Progre
 
 
 def _worst_picture(judged: Judged) -> WorstPicture | None:
-    """Return the outputs on the image with the largest error. Each model runs once more."""
+    """Return the outputs on the image with the largest error. Both models run again on this image."""
     from sgsdump.fixedpoint.quantisation.float_model import first_picture
     from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FixedOutputs, FloatOutputs
     from sgsdump.reports.worst_picture import worst_picture

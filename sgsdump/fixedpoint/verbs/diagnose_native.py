@@ -56,7 +56,10 @@ def diagnose_native(task: NativeTask, folder: Path, progress: Progress) -> Found
     found = compared_models((task.model, task.quantised), feeds, folder, progress)
     comparison = found.compared.comparison
     if not comparison.rows:
-        raise ValuesError(f"no layer of {task.model.path} could be compared; was {task.quantised.path} made from it?")
+        raise ValuesError(
+            f"no layer of {task.model.path} could be compared; check that {task.quantised.path} was made "
+            "from this model"
+        )
     facts = [("float model", str(task.model.path)), ("quantised model", str(task.quantised.path))]
     facts.append(("compared on", f"{len(feeds)} of {len(task.feeds)} inputs"))
     context = Context(

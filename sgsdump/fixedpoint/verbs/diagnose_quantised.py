@@ -119,8 +119,8 @@ def _check_inputs(models: tuple[Model, Model], task: QuantisedTask) -> None:
     own, others = ({spec.name for spec in graph_inputs(model.proto)} for model in models)
     if own != others:
         raise ModelError(
-            f"{task.quantised} was made from another model: its inputs are {', '.join(sorted(others))}, those of "
-            f"{task.model} are {', '.join(sorted(own))}"
+            f"{task.quantised} was made from another model: its inputs are "
+            f"{', '.join(sorted(others))}, but the inputs of {task.model} are {', '.join(sorted(own))}"
         )
 
 

@@ -73,11 +73,11 @@ class Diagnosed:
 
     @property
     def to_copy(self) -> list[str]:
-        """Texts of the next steps to copy, such as ``[CONV_CONFIG]`` of input_config.ini."""
+        """Texts that the user can copy for the next steps, such as ``[CONV_CONFIG]`` of input_config.ini."""
         return [step.copy for step in self.report.next_steps if step.copy]
 
     def plot(self, axes: Axes | None = None, metric: str = "rmse") -> Axes:
-        """Draw the error of every layer over depth, see ``Comparison.plot``. Raises ConfigError."""
+        """Draw the error of every layer against its depth; see ``Comparison.plot``. Raises ConfigError."""
         return self.comparison.plot(axes, metric)
 
     def to_html(self, path: str | Path) -> Path:
@@ -104,7 +104,7 @@ class Diagnosed:
         return frame
 
     def save(self, folder: str | Path) -> Path:
-        """Write the same folder as ``sgsdump diagnose``. An existing folder is renamed first. Raises OutputError."""
+        """Write the files of ``sgsdump diagnose``. An existing folder is renamed first. Raises OutputError."""
         from sgsdump.files.atomic_write import replacing_folder
 
         with replacing_folder(Path(folder)) as new:

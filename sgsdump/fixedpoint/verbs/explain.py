@@ -302,7 +302,10 @@ def _is_by_others(fixed: Path) -> bool:
 def _check_inputs(graph: Graph, config: InputConfig) -> None:
     for entry in config.inputs:
         if entry.name not in graph.inputs:
-            raise ConfigError(f"input_config: inputs names {entry.name!r}, the model has {', '.join(graph.inputs)}")
+            raise ConfigError(
+                f"input_config: the key inputs names {entry.name!r}, but the inputs of the model are "
+                f"{', '.join(graph.inputs)}"
+            )
 
 
 def _compared(fixed: Dump, float_dump: Dump, ranges: Mapping[str, Range]) -> Comparison:

@@ -1,4 +1,4 @@
-"""The result of ``tune --explain``: each convolution's contribution to the output error, and inputs to raise."""
+"""The result of ``tune --explain``: contributions of convolutions to the output error, and inputs to raise to INT16."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Explained(Proposal):
     advice : tuple of Advice
         One entry per convolution, worst first: ``verdict`` (yes, maybe, no), ``reason`` and measured figures.
     names : tuple of str
-        Entries of ``tensor_arrays`` to write.
+        Entries to write into ``tensor_arrays`` of input_config.ini.
     limits : Thresholds
         Limits of the outputs.
     measurement : Measurement or None
@@ -67,12 +67,12 @@ class Explained(Proposal):
 
     @property
     def raised(self) -> tuple[str, ...]:
-        """Entries of ``tensor_arrays`` to write."""
+        """Entries to write into ``tensor_arrays`` of input_config.ini."""
         return self.names
 
     @property
     def conclusion(self) -> Verdict:
-        """Verdict on the model with all convolutions at INT8, as data."""
+        """Verdict on the model with all convolutions at INT8, as a ``Verdict`` object."""
         from sgsdump.fixedpoint.reports.tune_verdict import verdict_of_contributions
 
         return verdict_of_contributions(self.exact, self.findings, self.advice, self.names, self.limits)
@@ -95,7 +95,7 @@ class Explained(Proposal):
         return [*texts, *self.details, *self.notes]
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw the error that each convolution alone causes at INT8; without images, the width of its input range."""
+        """Draw the error that each convolution causes at INT8; if no images were given, draw its input range width."""
         drawn: Axes = plugins.ask("plot of contributions", self.advice, axes)
         return drawn
 
@@ -111,7 +111,7 @@ class Explained(Proposal):
         return to_pandas(self.advice)
 
     def save(self, folder: str | Path, what: Written = RESULTS_ALONE) -> Path:
-        """Write the folder of ``sgsdump tune --explain -o``.
+        """Write the same files as ``sgsdump tune --explain -o`` to a folder.
 
         If the path ends in ``.json``, only the contributions are written. Raises OutputError.
         """

@@ -75,8 +75,9 @@ def tune(
     model : str or Path
         ONNX model, or Caffe ``.prototxt`` (with ``weight_file``).
     data : str, Path, array, mapping or iterable
-        Calibration images or arrays, see ``calibrate``. For a metric with labels, pairs of an input and its label. With
-        ``explain=True`` and ``ranges``, ``data`` is optional and only used to measure the contributions.
+        Calibration images or arrays, see ``calibrate``. If the metric needs labels, ``data`` contains pairs of an input
+        and its label. With ``explain=True`` and ``ranges``, ``data`` is optional and only used to measure the
+        contributions.
     explain : bool
         If True, only measure the contribution of each convolution, without a search.
     first : bool
@@ -119,7 +120,7 @@ def tune(
     if explain:
         return _explain(model, data, quant_level, options)  # type: ignore[arg-type]
     if data is None:
-        raise TypeError("data is missing: the images to calibrate on")
+        raise TypeError("the argument data is missing; give the images to calibrate on")
     if first:
         return first_plan(model, data, quant_level, options)  # type: ignore[arg-type]
     return smallest_plan(model, data, quant_level, options)  # type: ignore[arg-type]

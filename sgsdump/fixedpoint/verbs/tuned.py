@@ -1,4 +1,4 @@
-"""Common members of the results of ``tune``, and the rules for the folder of the results."""
+"""Base classes for the results of ``tune``, and functions that check and write the output folder."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Proposal:
 
     @property
     def conclusion(self) -> Verdict:
-        """Verdict on the model, as data."""
+        """Verdict on the model, as a ``Verdict`` object."""
         raise NotImplementedError
 
     @property
@@ -71,13 +71,13 @@ class Proposal:
 
     @property
     def to_copy(self) -> str:
-        """``[CONV_CONFIG]`` of input_config.ini; empty if no INT16 is needed."""
+        """The section ``[CONV_CONFIG]`` for input_config.ini; empty if no convolution needs INT16."""
         from sgsdump.fixedpoint.reports.cause_sentences import conv_config
 
         return conv_config(self.raised) if self.raised else ""
 
     def lines(self) -> list[str]:
-        """Return the lines that the command prints."""
+        """Return the lines that the command ``sgsdump tune`` prints."""
         raise NotImplementedError
 
     def write(self, folder: Path, what: Written = RESULTS_ALONE, progress: Progress = SILENT) -> None:
@@ -85,7 +85,7 @@ class Proposal:
         raise NotImplementedError
 
     def save(self, folder: str | Path, what: Written = RESULTS_ALONE) -> Path:
-        """Write the folder of ``sgsdump tune -o``.
+        """Write the same files as ``sgsdump tune -o`` to a folder.
 
         The results of an earlier run are replaced in one step. Other files in the folder are kept.
 
@@ -117,7 +117,7 @@ class Proposal:
         raise NotImplementedError
 
     def to_pandas(self) -> Any:
-        """Return the table as a DataFrame. Raises MissingExtra without pandas."""
+        """Return the table of the result as a DataFrame. Raises MissingExtra without pandas."""
         raise NotImplementedError
 
     def plot(self, axes: Axes | None = None) -> Axes:
@@ -131,7 +131,7 @@ class Proposal:
 class Tuned(Proposal):
     """A plan of INT16 convolutions, verified with the hardware's integer arithmetic: a result of ``tune``.
 
-    By default the result is a ``SmallestPlan``, with ``first=True`` a ``FirstPlan``.
+    By default, the result is a ``SmallestPlan``. With ``first=True``, the result is a ``FirstPlan``.
     """
 
     @property
@@ -173,7 +173,7 @@ class Tuned(Proposal):
 
 
 def kept_in(folder: Path) -> Callable[[str], bool]:
-    """Return a function that tells whether a file in an existing folder is kept: all but old results of ``tune``."""
+    """Return a function that returns False for old results of ``tune`` in the folder, and True for files to keep."""
     of_tune = any((folder / name).exists() for name in (ROUNDS, CONTRIBUTIONS))
 
     def is_kept(name: str) -> bool:

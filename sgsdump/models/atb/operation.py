@@ -66,7 +66,7 @@ def root_of(document: Any, path: Path) -> Operation:
     """
     root = operation_of(document, path)
     if not ("opName" in document or "modelName" in document):
-        raise FormatError(f"{path} has neither opName nor modelName; name the JSON of an ATB layer or model")
+        raise FormatError(f"{path} has neither opName nor modelName; give the JSON file of an ATB layer or model")
     if (root.inputs and root.outputs) or not root.nodes:
         return root
     inner = list(root.inside(path))

@@ -59,7 +59,9 @@ def convert_topology(
     tensors = operation_csv.read(csv, notes) if isinstance(csv, (Path, str)) else csv
     model = atb_graph(document, level, tensors, source)
     if model.ByteSize() > _MOST_ONNX:
-        raise OutputError(f"cannot write {target}: larger than the 2 GiB limit of ONNX; give a smaller --level")
+        raise OutputError(
+            f"cannot write {target}: the file would be larger than the 2 GiB limit of ONNX; give a smaller --level"
+        )
     with replacing(Path(target)) as file:
         file.write(model.SerializeToString())
     return (*notes, *model.doc_string.splitlines())

@@ -145,8 +145,8 @@ def _without_post_processing(net: Net) -> Net:
             layers.append(layer)
     if not layers:
         raise ModelError(
-            f"{dropped[0].where} is post-processing, and no other layer is left; give the network "
-            "that computes its input blobs"
+            f"{dropped[0].where} is post-processing, which sgsdump cuts off, and no other layer "
+            "remains. Give the network that computes the input blobs of this layer"
         )
     layers.reverse()
     stays = {*layers}

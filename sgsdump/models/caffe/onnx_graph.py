@@ -59,8 +59,8 @@ def read_staged(path: Path, weights: Path | None, outputs: Sequence[str]) -> Mod
         if net.cut is not None and name in net.cut.blobs:
             layer, kind = net.cut.first
             raise ConfigError(
-                f"input_config: outputs names {name!r}, but {path} is cut before its post-processing, {layer!r} "
-                f"({kind}); write outputs = {','.join(net.cut.outputs)};"
+                f"input_config: the key outputs names {name!r}, but {path} is cut before its "
+                f"post-processing, {layer!r} ({kind}); write outputs = {','.join(net.cut.outputs)};"
             )
     outputs = outputs or (net.cut.outputs if net.cut else ())
     named = steps(net, outputs)
@@ -133,7 +133,7 @@ class _Graph:
         further = [self.current[blob].name for blob in blobs if blob in self.current]
         outputs += [name for name in further if name in produced & read and name not in outputs]
         if not outputs:
-            raise ModelError(f"{self._net.path} has no outputs: every blob has a reader")
+            raise ModelError(f"{self._net.path} has no outputs, because every blob is the input of a layer")
         graph.output.extend(_info(name, self._shapes[name]) for name in outputs)
         inner = produced & read - {*outputs}
         graph.value_info.extend(_info(name, shape) for name, shape in self._shapes.items() if name in inner)

@@ -127,7 +127,9 @@ def _blob(message: Any, where: str) -> Blob:
     else:
         shape = None
     if shape is not None and math.prod(shape) != values.size:
-        raise ModelError(f"{where}: a blob of shape {list(shape)} holds {values.size} numbers; the file is damaged")
+        raise ModelError(
+            f"{where}: a blob has shape {list(shape)} but holds {values.size} numbers; the file is damaged"
+        )
     return Blob(shape, values, not (message.raw_data or message.double_data) or bool(message.data))
 
 

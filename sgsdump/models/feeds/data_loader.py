@@ -208,7 +208,7 @@ def _numbered(
             break
         if number == MOST_FEEDS:
             raise InputError(
-                f"{loader} returned {MOST_FEEDS:,} sets of inputs and does not end; limit the loader, "
+                f"{loader} returned {MOST_FEEDS:,} sets of inputs without ending; limit the loader, "
                 "for example with itertools.islice(feeds, 100)"
             )
         what = f"{file}: feed {number}"

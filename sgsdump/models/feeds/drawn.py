@@ -87,7 +87,9 @@ def draw(spec: InputSpec, shape: tuple[int, ...], bounds: Bounds) -> np.ndarray:
     """
     kind = spec.dtype.kind
     if kind not in "biuf":
-        raise InputError(f"the input {spec.name!r} takes {spec.dtype}, which cannot be drawn at random; give an array")
+        raise InputError(
+            f"the input {spec.name!r} takes {spec.dtype}, and random values of this type cannot be drawn; give an array"
+        )
     try:
         generator = np.random.default_rng(bounds.seed)
         if kind == "f":
@@ -195,7 +197,8 @@ def checked_ranges(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Range]
     for name, entry in entries.items():
         if not isinstance(entry, Mapping):
             raise ConfigError(
-                f"the range of the input {name!r} is {entry!r}; write {{'seed': 42, 'low': 0, 'high': 1}}"
+                f"the range of the input {name!r} is {entry!r}, which is not a dictionary; write "
+                "{'seed': 42, 'low': 0, 'high': 1}"
             )
         for key, value in entry.items():
             if key not in RANGE_KEYS:
@@ -280,7 +283,10 @@ def _file_of(name: str, files: Sequence[Path], folder: Path) -> Path:
         )
     nearest = [file for file in matching if file.parent == folder] or matching
     if len(nearest) > 1:
-        raise InputError(f"{nearest[0]} and {nearest[1]} both match the input {name!r}; name a folder with one of them")
+        raise InputError(
+            f"{nearest[0]} and {nearest[1]} both match the input {name!r}; give a folder that contains "
+            "only one of the two files"
+        )
     return nearest[0]
 
 
@@ -294,7 +300,9 @@ def _input_array(
     if spec.name in source.arrays:
         array = _typed(np.asarray(source.arrays[spec.name]), spec)
         if shape is not None and array.shape != shape:
-            raise InputError(f"the array for the input {spec.name!r} is {shape_text(array.shape)}, not {list(shape)}")
+            raise InputError(
+                f"the array for the input {spec.name!r} has shape {shape_text(array.shape)} instead of {list(shape)}"
+            )
         return InputArray(array, use_external=True)
     bounds = full_range(spec, source.ranges.get(spec.name, Range()), defaults, table)
     return InputArray(draw(spec, _shape(spec, shape), bounds), bounds.seed, bounds.low, bounds.high)

@@ -89,7 +89,9 @@ def feed_maker(
         seed = random_seed(files[0])
         if is_named(files):
             if preprocess is not None:
-                raise InputError(f"{files[0]} holds finished inputs; remove -n, which preprocesses images")
+                raise InputError(
+                    f"{files[0]} holds arrays that need no preprocessing; remove -n, which preprocesses images"
+                )
             return _of_named(files[0], input_specs, entries, normalised)
         if seed is None:
             return {spec.name: maker(file) for spec, maker, file in zip(input_specs, makers, files)}
@@ -261,7 +263,8 @@ def config_entries(specs: Sequence[InputSpec], config: InputConfig | None) -> li
     for spec in specs:
         if spec.name not in named:
             raise InputError(
-                f"input_config.ini does not name the model's input {spec.name!r}; its inputs are {', '.join(named)}"
+                f"input_config.ini does not name the model's input {spec.name!r}; input_config.ini "
+                f"names the inputs {', '.join(named)}"
             )
     return [picture.as_fed(named[spec.name], spec.shape) for spec in specs]
 
@@ -411,7 +414,9 @@ def _from_text(spec: InputSpec, file: str) -> np.ndarray:
     fixed = math.prod(size for size in shape if size is not None)
     fits = values.size == fixed if None not in shape else shape.count(None) == 1 and values.size % fixed == 0
     if not fits:
-        raise InputError(f"{file} holds {values.size} values, but {spec.name!r} takes {shape_text(spec.shape)}")
+        raise InputError(
+            f"{file} holds {values.size} values, but the input {spec.name!r} takes shape {shape_text(spec.shape)}"
+        )
     return fit(values.reshape([-1 if size is None else size for size in shape]), spec, NHWC, file)
 
 
@@ -456,8 +461,8 @@ def _fixed(shape: Sequence[int | None], spec: InputSpec) -> list[int]:
     fixed = [size for size in shape if size is not None]
     if len(fixed) < len(shape):
         raise InputError(
-            f"the input {spec.name!r} has no fixed shape ({shape_text(spec.shape)}) for random values; "
-            f"give an .npy file"
+            f"the input {spec.name!r} has no fixed shape ({shape_text(spec.shape)}), so random values "
+            "cannot be drawn; give an .npy file"
         )
     return fixed
 

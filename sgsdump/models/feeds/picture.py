@@ -110,8 +110,8 @@ def bytes_of(array: np.ndarray, entry: ModelInput, what: str, rounding: bool = F
         why = f", up to {apart:.2g} from integers" if between else ", not 0 to 255"
         raise InputError(
             f"{what}: with mean and std_value of input_config, the values correspond to grey levels "
-            f"from {low:.4g} to {high:.4g}{why}. Correct mean and std_value, or set both formats of "
-            f"input {entry.name!r} to RAWDATA_F32_NHWC"
+            f"from {low:.4g} to {high:.4g}{why}. Correct mean and std_value, or set "
+            f"training_input_formats and input_formats of input {entry.name!r} to RAWDATA_F32_NHWC"
         )
     return whole.clip(0, 255).astype(array.dtype)
 
@@ -169,7 +169,9 @@ def decode(path: Path, gray: bool = False) -> np.ndarray:
     except UnidentifiedImageError as error:
         raise InputError(f"{path} is not an image of a supported format ({', '.join(FORMATS)})") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise InputError(f"{path} is refused: the image is larger than {Image.MAX_IMAGE_PIXELS} pixels") from error
+        raise InputError(
+            f"{path} is not read, because the image is larger than {Image.MAX_IMAGE_PIXELS} pixels"
+        ) from error
     except Exception as error:  # decoders raise arbitrary exceptions for damaged files
         reason = getattr(error, "strerror", None) or str(error).split("\n")[0] or type(error).__name__
         raise InputError(f"cannot read the image {path}: {reason[:150]}") from error
@@ -180,7 +182,7 @@ def _check_size(size: tuple[int, int], file_bytes: int) -> None:
     """Raise ValueError for a large image that such a small file cannot hold; a decoder would still allocate it."""
     pixels = size[0] * size[1]
     if pixels > MANY_PIXELS and pixels > MOST_A_BYTE * file_bytes:
-        raise ValueError(f"{size[0]} x {size[1]} pixels do not fit into {file_bytes} bytes")
+        raise ValueError(f"a file of {file_bytes} bytes cannot hold {size[0]} x {size[1]} pixels")
 
 
 @contextmanager

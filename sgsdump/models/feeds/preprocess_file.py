@@ -50,7 +50,8 @@ class Preprocess:
             array = as_array(self.function(image, **keywords))
         if array.dtype.kind not in "biuf":
             raise InputError(
-                f"{self.file}: {self.function.__name__} returned no array of numbers for {image}; add a return"
+                f"{self.file}: {self.function.__name__} returned no array of numbers for {image}; add "
+                "a return statement"
             )
         return array
 

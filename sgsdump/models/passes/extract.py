@@ -73,7 +73,7 @@ class Extractor:
         """
         types = types or {}
         if not output_names:
-            raise ConfigError("no output named for the sub-model; name at least one tensor")
+            raise ConfigError("the sub-model has no outputs; give the name of at least one tensor")
         cut = list(dict.fromkeys(input_names or ()))
         outputs = list(dict.fromkeys(output_names))
         for name in (*cut, *outputs):
@@ -99,7 +99,7 @@ class Extractor:
         if depth is None:
             return None
         if depth < 1:
-            raise ConfigError(f"a depth of {depth} leaves no nodes; give 1 or more")
+            raise ConfigError(f"a depth of {depth} selects no nodes; give a depth of 1 or more")
         for name in output_names:
             self._check(name)
         chosen, _ = self._needed.of(output_names, set())

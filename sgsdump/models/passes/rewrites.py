@@ -240,7 +240,7 @@ def _fix(name: str, declared: TensorShapeProto, shape: Sequence[int], sizes: dic
     if not fits(shape, sizes_declared):
         raise InputError(
             f"the shape {shape_text(shape)} does not fit the model's input {name!r}, which is "
-            f"{shape_text(sizes_declared)}"
+            f"declared as {shape_text(sizes_declared)}"
         )
     for dim, size in zip(declared.dim, shape):
         if dim.dim_param and sizes.setdefault(dim.dim_param, size) != size:

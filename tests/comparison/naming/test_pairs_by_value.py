@@ -35,7 +35,10 @@ def test_clashing_names_are_paired_by_what_they_hold():
     assert pairs == [("conv", "norm", "value"), ("relu", "relu", "name")]
     assert not found.suspects and not found.only_in_sample
     assert reasons(found.only_in_benchmark) == {
-        "conv": "the sample's 'conv' is a different tensor: it is paired by value with 'norm'"
+        "conv": (
+            "the tensor 'conv' of the sample has this name but is a different tensor: "
+            "this other tensor is paired by value with 'norm'"
+        )
     }
 
 

@@ -125,7 +125,7 @@ def test_a_file_that_was_cut_off_is_refused(att, name):
     ("data", "why"),
     [
         (b"", "is empty"),
-        (b"\xff\xd8\xff\xe0 JFIF" * 40, "is not a .sim file; its mark TFL3 is missing"),
+        (b"\xff\xd8\xff\xe0 JFIF" * 40, "is not a .sim file: the identifier TFL3 is missing"),
         (None, "cut off or damaged"),
     ],
 )

@@ -31,7 +31,10 @@ def one(kind: str, more: str = "", bottom: str = "data") -> str:
         (one("Foo"), r"line 2: layer 'x' \(Foo\) has an unknown type"),
         (one("Convolutoin"), r"has an unknown type; did you mean 'Convolution' or"),
         (one(""), r"line 2: layer 'x' \(no type\) has no type"),
-        (one("DetectionOutput"), r"line 2: .*is post-processing, and no other layer is left; give the net"),
+        (
+            one("DetectionOutput"),
+            r"line 2: .*is post-processing, which sgsdump cuts off, and no other layer remains\. Give the net",
+        ),
         (one("DetectionOutput", bottom="nobody"), "line 2: .*reads the blob 'nobody', which no layer computes"),
         (one("ReLU", bottom="nobody"), "line 2: .*reads the blob 'nobody', which no layer computes"),
         (

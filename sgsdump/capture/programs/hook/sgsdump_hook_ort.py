@@ -356,10 +356,10 @@ def _data(value):
         return _of_ort_value(value)
     numpy = sys.modules["numpy"]
     if not isinstance(value, (numpy.ndarray, numpy.generic)):
-        raise NotKept(f"a {type(value).__name__}, not a tensor")
+        raise NotKept(f"the value is a {type(value).__name__}, not a tensor")
     array = numpy.asarray(value)
     if array.dtype.kind in "OSUM" or array.dtype.hasobject:
-        raise NotKept("it holds text or objects, not numbers")
+        raise NotKept("the value holds text or objects, not numbers")
     if array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("<"))
     data = numpy.ascontiguousarray(array).reshape(-1).view("u1").data if array.size else b""
@@ -368,13 +368,13 @@ def _data(value):
 
 def _of_ort_value(value):
     if not value.has_value():
-        raise NotKept("an optional value that is absent")
+        raise NotKept("the value is optional and absent")
     kind = value.data_type()
     if not value.is_tensor():
-        raise NotKept(f"a {kind}, not a tensor")
+        raise NotKept(f"the value is a {kind}, not a tensor")
     word = kind[len("tensor(") : -1]
     if word == "string":
-        raise NotKept("it holds text, not numbers")
+        raise NotKept("the value holds text, not numbers")
     shape = [int(size) for size in value.shape()]
     if value.device_name().lower() != "cpu" or not hasattr(value, "tensor_size_in_bytes"):
         return WORDS.get(word, word), shape, _data(value.numpy())[2]
@@ -388,12 +388,15 @@ def _pointed(args, kwargs):
     names = ("device_type", "device_id", "element_type", "shape", "buffer_ptr")
     bound = dict(zip(names, args), **kwargs)
     if bound["device_type"].lower() != "cpu":
-        raise NotKept(f"bound to a memory address on {bound['device_type']}, which the dump cannot read")
+        raise NotKept(
+            f"the program bound the value to a memory address on {bound['device_type']}; the dump cannot "
+            "read this memory"
+        )
     numpy = sys.modules["numpy"]
     try:
         dtype = numpy.dtype(bound["element_type"])
     except TypeError:
-        raise NotKept("bound to a memory address with an element type that numpy lacks") from None
+        raise NotKept("the program bound the value to a memory address with an element type that numpy lacks") from None
     shape = [int(size) for size in bound["shape"]]
     size = dtype.itemsize
     for length in shape:

@@ -76,7 +76,7 @@ def _record(
     expected = _kept(info.dtype)
     if stored.dtype != expected or (info.dtype.kind == "c" and stored.shape[-1:] != (2,)):
         type_name = "an unknown type" if stored.dtype is None else name_of(stored.dtype)
-        raise FormatError(f"{where} holds {type_name}, but {name_of(info.dtype)} is expected")
+        raise FormatError(f"{where} holds values of type {type_name}, but type {name_of(info.dtype)} is expected")
     manifest.check_count(record, stored.elements * expected.itemsize // info.dtype.itemsize, where)
     return replace(record, tensor=Tensor(info, partial(_load_ours, data.source, stored, info.dtype)))
 

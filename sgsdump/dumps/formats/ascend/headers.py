@@ -140,7 +140,8 @@ def placed(slots: Iterable[Slot], start: int, end: int, notes: list[str]) -> Ite
         if slot.size > end - offset:
             where = f"{slot.kind} {slot.number}"
             raise FormatError(
-                f"its {where} has {slot.size} bytes, but {end - offset} are left in the file. Check if it was cut off"
+                f"its {where} has {slot.size} bytes, but only {end - offset} bytes are left in the "
+                "file. Check whether the file was cut off"
             )
         yield replace(slot, offset=offset)
         offset += slot.size
@@ -284,7 +285,7 @@ def _slots_of_tag(tag: int, value: bytes) -> Iterator[Slot]:
     kind, layout = ("input", _INPUT) if tag == _INPUTS else ("output", _OUTPUT)
     offset = _COUNT.size
     if len(value) < offset:
-        raise FormatError(f"its header is damaged: no number of {kind}s")
+        raise FormatError(f"its header is damaged: the number of {kind}s is missing")
     count = _COUNT.unpack_from(value)[0]
     for number in range(count):
         if number == _MOST_SLOTS or len(value) - offset < layout.size:
@@ -318,6 +319,8 @@ def _tags(data: bytes) -> Iterator[tuple[int, bytes]]:
         tag, size = _TAG.unpack_from(data, offset)
         offset += _TAG.size
         if size > len(data) - offset:
-            raise FormatError(f"its header is damaged: tag {tag} needs {size} bytes, {len(data) - offset} are left")
+            raise FormatError(
+                f"its header is damaged: tag {tag} needs {size} bytes, but only {len(data) - offset} bytes are left"
+            )
         yield tag, data[offset : offset + size]
         offset += size

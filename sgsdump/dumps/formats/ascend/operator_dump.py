@@ -212,10 +212,13 @@ def _header(path: Path) -> tuple[bytes, int]:
     with open_file(path) as file:
         length, size = _header_length(file.read(LENGTH.size)), file.seek(0, 2)
         if size <= LENGTH.size:
-            raise FormatError(f"it has {size} bytes, but an operator dump has more than {LENGTH.size}")
+            raise FormatError(f"it has {size} bytes, but an operator dump has more than {LENGTH.size} bytes")
         if length > size - LENGTH.size:
             remaining = size - LENGTH.size
-            raise FormatError(f"its header needs {length} bytes, but {remaining} are left. Check if it was cut off")
+            raise FormatError(
+                f"its header needs {length} bytes, but only {remaining} bytes are left. Check whether the "
+                "file was cut off"
+            )
         if not length:
             raise FormatError("it holds no tensor: its header is empty")
         if length > headers.MOST_BYTES:

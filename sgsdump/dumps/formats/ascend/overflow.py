@@ -124,7 +124,7 @@ def _is_set(data: dict[str, Any]) -> bool:
 
 def _new(data: bytes, where: str) -> dict[str, Any]:
     if len(data) < _HEAD.size:
-        raise FormatError(f"{where} is a damaged overflow status: {len(data)} bytes")
+        raise FormatError(f"{where} is a damaged overflow status: it has only {len(data)} bytes")
     magic, version, valid, acc_type, rsv, data_len = _HEAD.unpack_from(data)
     if acc_type >= len(_UNITS):
         raise FormatError(f"{where} is an overflow status of the unknown unit {acc_type}")
@@ -149,7 +149,7 @@ def _old(data: bytes) -> dict[str, Any]:
 
 def _numbers(data: bytes, at: int, count: int, where: str) -> tuple[int, ...]:
     if at + 8 * count > len(data):
-        raise FormatError(f"{where} is a damaged overflow status: {len(data)} of {at + 8 * count} bytes")
+        raise FormatError(f"{where} is a damaged overflow status: it has only {len(data)} of {at + 8 * count} bytes")
     return struct.unpack_from(f"<{count}Q", data, at)
 
 

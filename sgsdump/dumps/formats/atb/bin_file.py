@@ -97,7 +97,9 @@ def write(records: Iterable[Record], path: Path, variant: Any = None) -> None:
         tensor.write(file, record)
         del record
         if next(stream, None) is not None:
-            raise OutputError(f"cannot write {path}: a .bin file holds one tensor. Select one, or write an atb_tree")
+            raise OutputError(
+                f"cannot write {path}: a .bin file holds one tensor. Select one tensor, or write the format atb_tree"
+            )
 
 
 def loses(records: Sequence[Record], variant: Any = None) -> Iterator[Lost]:

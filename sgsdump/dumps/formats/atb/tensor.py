@@ -332,7 +332,8 @@ def _content(path: Path, header: Header, size: int, file: IO[bytes]) -> Content:
     if start + needed > size - header.end:
         there = max(0, size - header.end - start)
         raise FormatError(
-            f"holds {there} bytes of values, but its shape {list(dims)} needs {needed}. Check whether it was cut off"
+            f"holds {there} bytes of values, but its shape {list(dims)} needs {needed} bytes. Check "
+            "whether the file was cut off"
         )
     if length != needed:
         notes.append(f"declares {length} bytes, but its shape needs {needed}; {needed} bytes are read")

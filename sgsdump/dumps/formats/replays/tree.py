@@ -92,7 +92,7 @@ def read_index(path: Path) -> Index:
     try:
         document = json_of(data.decode("utf-8"), path)
         if document[MARK] != 1:
-            raise FormatError(f"{path} was written by a newer version. Update sgsdump")
+            raise FormatError(f"{path} was written by a newer version of sgsdump. Update sgsdump")
         entries = tuple(_entry(entry_json) for entry_json in document["runs"])
         graphs = {_text(name): tuple(map(_node, nodes)) for name, nodes in dict(document.get("graphs", {})).items()}
         return Index(entries, document["complete"] is True, _texts(document["notes"]), graphs)
@@ -128,7 +128,10 @@ def read(path: Path) -> Dump:
     if folder is not None:
         tree_index = read_index(path / folder / NAME)
         if len(tree_index.entries) != 1:
-            raise FormatError(f"{path} holds no run. Check that the dump's selection matches the program")
+            raise FormatError(
+                f"{path} holds no run. Check that the options of the dump select steps and operators that "
+                "the program ran"
+            )
         return _dump_of(path / folder, tree_index, tree_index.entries[0])
     if path.is_dir() and _is_not_computed(path):
         raise FormatError(
@@ -137,7 +140,7 @@ def read(path: Path) -> Dump:
         )
     run = _run_at(path)
     if run is None:
-        raise FormatError(f"{path} is not a run in a dump tree with an {NAME}")
+        raise FormatError(f"{path} is not a run of a dump tree that has a file {NAME}")
     return _dump_of(*run)
 
 

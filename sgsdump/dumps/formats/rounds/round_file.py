@@ -91,7 +91,9 @@ class Index:
         if magic != MAGIC:
             raise FormatError(f"{self.path} is cut off in its first {HEAD.size} bytes")
         if version != VERSION:
-            raise FormatError(f"{self.path} has version {version}, but only {VERSION} is supported. Update sgsdump")
+            raise FormatError(
+                f"{self.path} has format version {version}, but sgsdump reads only version {VERSION}. Update sgsdump"
+            )
 
     @staticmethod
     def _text(file: IO[bytes], head: bytes) -> bytes | None:

@@ -109,7 +109,9 @@ def read(path: Path) -> Dump:
     if path.is_dir():
         files = list(_indexes(path))
         if len(files) != 1:
-            raise FormatError(f"{path} holds {len(files)} rounds. Name one of them")
+            raise FormatError(
+                f"{path} holds {len(files)} rounds (calls of the outermost module). Give the .round file of one round"
+            )
         if leads_out(files[0], path):
             raise FormatError(f"{files[0]} is a link to a file outside the folder; such links are not followed")
         path = files[0]

@@ -124,7 +124,9 @@ def check_count(record: Record, count: int, where: object) -> None:
     """Raise FormatError if ``count`` values do not fill a record's shape."""
     shape = record.tensor.info.shape
     if shape is not None and math.prod(shape) > count:
-        raise FormatError(f"{where} holds {count} values, but the shape {list(shape)} of {record.name!r} needs more")
+        raise FormatError(
+            f"{where} holds {count} values, but the shape {list(shape)} of {record.name!r} needs more values"
+        )
 
 
 def _quant_entry(name: str, quant: Quant) -> dict[str, Any]:
@@ -186,7 +188,7 @@ def _origin(entry: Any) -> Origin | None:
     if entry is None:
         return None
     if type(entry) is not dict:
-        raise ValueError("an origin is not a JSON object")
+        raise ValueError("the origin of a tensor is not a JSON object")
     layout = None if entry.get("layout") is None else _text(entry, "layout")
     return Origin(_shape(_typed(entry, "shape", list)) or (), layout, _count(entry, "groups"))
 
@@ -205,7 +207,7 @@ def _quant(entry: dict[str, Any] | None) -> Quant | None:
         scale = _number(entry.get("scale"))
     zero_point, axis = _typed(entry, "zero_point", int), _typed(entry, "axis", int, None)
     if abs(zero_point) > _MOST_NUMBER or abs(axis or 0) > _MOST_RANK:
-        raise ValueError("its zero point or axis is out of range")
+        raise ValueError("the zero point or axis of a tensor is out of range")
     return Quant(dtype, scale, zero_point, axis, _typed(entry, "exact", bool), _text(entry, "type_name"))
 
 
@@ -235,7 +237,7 @@ def _typed(entry: dict[str, Any], key: str, *kinds: type | None) -> Any:
     """Return ``entry[key]`` if its type is exactly one of ``kinds`` (bool is no int); the kind None allows null."""
     value = entry.get(key, _typed)
     if value is _typed or not ((value is None and None in kinds) or type(value) in kinds):
-        raise ValueError(f"{key!r} is missing or of another type")
+        raise ValueError(f"{key!r} is missing or has the wrong type")
     return value
 
 

@@ -60,7 +60,7 @@ def parse_header(start: bytes, size: int, where: object) -> Header:
     """
     version = tuple(start[6:8])
     if not start.startswith(MAGIC) or len(start) < 12 or version not in ((1, 0), (2, 0)):
-        raise FormatError(f"{where} is not a whole .npy file of version 1 or 2")
+        raise FormatError(f"{where} is not a complete .npy file of format version 1 or 2")
     begin = 10 if version == (1, 0) else 12
     length = int.from_bytes(start[8:begin], "little")
     if len(start) < begin + length:
@@ -72,7 +72,8 @@ def parse_header(start: bytes, size: int, where: object) -> Header:
     header = Header(dtype, shape, fortran, begin + length)
     if header.end > size:
         raise FormatError(
-            f"{where} declares {header.end - header.offset} bytes of values, but only {size - header.offset} follow"
+            f"{where} declares {header.end - header.offset} bytes of values, but only "
+            f"{size - header.offset} bytes follow"
         )
     return header
 
@@ -82,7 +83,10 @@ def _parsed(head: bytes) -> tuple[np.dtype, tuple[int, ...], bool]:
     read, begin = (npy.read_array_header_1_0, 10) if head[6] == 1 else (npy.read_array_header_2_0, 12)
     text = head[begin:].rstrip(b" \n")
     if len(text) > _MOST_TEXT:
-        raise FormatError(f"has a .npy header of {len(text)} characters; plain numbers need at most {_MOST_TEXT}")
+        raise FormatError(
+            f"has a .npy header of {len(text)} characters; the header of an array of plain numbers has at "
+            f"most {_MOST_TEXT} characters"
+        )
     try:
         with warnings.catch_warnings():
             # numpy warns about headers of Python 2 (numbers that end in L), Python about hostile ones
@@ -118,7 +122,7 @@ def check_type(header: Header, dtype: np.dtype, where: object) -> None:
     # np.save stores extension types as raw bytes (V2)
     if header.dtype.kind == "V" and header.dtype.itemsize == dtype.itemsize and carrier(dtype) != dtype:
         return
-    raise FormatError(f"{where} holds {name_of(header.dtype)}, but {name_of(dtype)} is expected")
+    raise FormatError(f"{where} holds values of type {name_of(header.dtype)}, but type {name_of(dtype)} is expected")
 
 
 def shaped(flat: np.ndarray, header: Header, dtype: np.dtype) -> np.ndarray:
@@ -167,8 +171,8 @@ def check_plain(header: Header, where: object) -> None:
     """Raise FormatError if the file does not tell the element type."""
     if header.dtype.kind == "V":
         raise FormatError(
-            f"{where} holds elements of {header.dtype.itemsize} raw bytes, as numpy saves bfloat16 and similar types; "
-            f"the file does not name their type"
+            f"the elements of {where} are stored as {header.dtype.itemsize} raw bytes each. numpy "
+            "saves bfloat16 and similar types in this form; the file does not name the type"
         )
 
 

@@ -148,7 +148,9 @@ def rebuilt(function: Global, arguments: tuple[Any, ...]) -> Any:
     try:
         return build(*arguments)
     except (TypeError, ValueError, IndexError, AttributeError) as error:
-        raise FormatError(f"damaged call of {function} ({' '.join(str(error).split())[:80]})") from None
+        raise FormatError(
+            f"the pickle has a damaged call of {function} ({' '.join(str(error).split())[:80]})"
+        ) from None
 
 
 def tensors_in(content: Any, alone: str, notes: list[str]) -> Iterator[tuple[str, View]]:

@@ -61,10 +61,10 @@ def tensor(file: TorchFile, name: str, view: View) -> Tensor | str:
     item = view.dtype.itemsize
     if view.span and (view.offset + view.span) * item > span.size:
         raise FormatError(
-            f"{where} needs {(view.offset + view.span) * item} bytes of a storage that has only {span.size}"
+            f"{where} needs {(view.offset + view.span) * item} bytes of a storage that has only {span.size} bytes"
         )
     if view.elements * item > MOST_TIMES * file.size:
-        return f"is expanded to {view.elements} elements; the file stores only {view.span}"
+        return f"is expanded to {view.elements} elements; the file stores only {view.span} elements"
     quant, dtype = None, view.dtype
     if view.scaled is not None:
         quant = _quant(file, name, view, view.scaled)

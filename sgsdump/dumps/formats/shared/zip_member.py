@@ -51,7 +51,9 @@ def members(data: mmap.mmap, path: Path) -> list[Member]:
 def _member(data: mmap.mmap, info: zipfile.ZipInfo, path: Path) -> Member:
     who = f"{path}: member {info.filename[:80]!r}"
     if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise FormatError(f"{who} is encrypted or packed by another method than deflate. Unpack it first")
+        raise FormatError(
+            f"{who} is encrypted, or compressed with a method other than deflate. Unpack the archive first"
+        )
     head = data[info.header_offset : info.header_offset + _LOCAL.size] if info.header_offset >= 0 else b""
     if len(head) < _LOCAL.size or not head.startswith(MAGIC):
         raise FormatError(f"{who} is not at the position that the archive declares; the file is cut off or damaged")
@@ -65,8 +67,8 @@ def _member(data: mmap.mmap, info: zipfile.ZipInfo, path: Path) -> Member:
     ratio = info.file_size / max(1, info.compress_size)
     if ratio > _MOST_RATIO or (info.file_size > _LARGE and ratio > _ODD_RATIO):
         raise FormatError(
-            f"{who} declares that {info.compress_size} bytes unpack to {info.file_size}: a decompression bomb. Unpack "
-            f"it yourself if you trust it"
+            f"{who} declares that {info.compress_size} bytes unpack to {info.file_size} bytes, as in "
+            "a decompression bomb. If you trust the archive, unpack it yourself"
         )
     return Member(info.filename, offset, info.compress_size, info.file_size, deflated, info.CRC)
 

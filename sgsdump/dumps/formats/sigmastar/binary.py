@@ -202,7 +202,7 @@ def walk(data: Buffer, path: Path, file: OpenFile | None = None) -> Iterator[Rec
             )
         number += 1
     if span is None:
-        raise FormatError(f"{path} holds no tensor. Check that the run that wrote it finished")
+        raise FormatError(f"{path} holds no tensor. Check that the run that wrote the file was not interrupted")
 
 
 def recognises(path: Path, head: bytes) -> bool:

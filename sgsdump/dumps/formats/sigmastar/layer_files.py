@@ -180,7 +180,9 @@ def _read_one(file: Path) -> tuple[Record, bool, bool]:
         remaining = len(data) - found.end if found else 0
     dtype = stored_dtype(found.header, is_float) if found else np.dtype(np.uint8)
     if found is None or found.size != remaining or remaining % dtype.itemsize:
-        raise FormatError(f"{file} is not a complete tensor of a split dump: it is cut off or damaged. Split again")
+        raise FormatError(
+            f"{file} is not a complete tensor of a split dump: it is cut off or damaged. Split the dump again"
+        )
     header = found.header
     load = partial(_load, data.source, dtype, remaining, found.end)
     return record_of(header, header.op_index or 0, dtype, load), is_float, header.shape is not None

@@ -113,7 +113,7 @@ def values_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray:
     elif is_integer(info.dtype) and info.quant is not None and not record.constant:
         array = tensor.real()
     elif is_complex(info.dtype) or not is_number(info.dtype):
-        raise ValuesError(f"tensor {info.name!r} is {name_of(info.dtype)}, which a dump of float32 cannot hold")
+        raise ValuesError(f"tensor {info.name!r} has type {name_of(info.dtype)}, which a dump of float32 cannot hold")
     else:
         with np.errstate(over="ignore", invalid="ignore"):
             stored = tensor.stored_view() if transposed else tensor.raw_view()

@@ -357,8 +357,9 @@ def _values(tensor: Tensor, facts: NetTensor, constant: bool, padded: Padded) ->
     if flat.size not in sizes:
         expected = " or ".join(map(str, dict.fromkeys(sizes)))
         raise ValuesError(
-            f"holds {flat.size} values, but {facts.ddr_type} {list(shape)} needs {expected} with "
-            f"padding or {count} without. The parse_net text belongs to another model",
+            f"holds {flat.size} values, but {facts.ddr_type} {list(shape)} needs {expected} values "
+            f"with padding or {count} values without padding. The parse_net text belongs to another "
+            "model",
             tensor=name,
         )
     return unpad(flat, order, shape)
@@ -368,7 +369,7 @@ def _filter(tensor: Tensor, facts: NetTensor) -> np.ndarray:
     flat, count = tensor.raw().reshape(-1), math.prod(facts.shape)
     if flat.size < count:
         raise ValuesError(
-            f"filter {facts.name!r} holds {flat.size} values, but its shape {list(facts.shape)} needs {count}"
+            f"filter {facts.name!r} holds {flat.size} values, but its shape {list(facts.shape)} needs {count} values"
         )
     return flat[:count]
 

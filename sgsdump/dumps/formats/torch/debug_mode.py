@@ -120,7 +120,7 @@ class _Run:
             self._source = f"{PurePath(source[1].replace(chr(92), '/')).name}:{source[2]}"
         elif (operator := parsed(line)) is not None:
             if is_last and self._has_hashes and operator.outputs and not operator.output_hashes:
-                raise FormatError("the line has no hash; the file may be cut off")
+                raise FormatError("the line has no hash; the file is possibly cut off")
             self._add_operator(operator)
         else:
             self._kernels += line.lstrip().startswith("[triton] ")

@@ -79,7 +79,7 @@ def read(path: Path) -> Dump:
     if path.is_dir():
         logs = [file for _, file in _logs(path)]
         if len(logs) != 1:
-            raise FormatError(f"{path} holds the logs of {len(logs)} ranks. Name one of them")
+            raise FormatError(f"{path} holds the logs of {len(logs)} ranks. Name the log of one rank")
         path = logs[0]
     text = read_text(path, MOST_BYTES, "a log of activations")
     notes: list[str] = []

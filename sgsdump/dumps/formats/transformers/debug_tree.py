@@ -93,7 +93,7 @@ def read(path: Path) -> Dump:
     if path.is_dir():
         trees = list(_trees(path).values())
         if len(trees) != 1:
-            raise FormatError(f"{path} holds the trees of {len(trees)} models. Name one of them")
+            raise FormatError(f"{path} holds the trees of {len(trees)} models. Name the tree of one model")
         path = trees[0]
     text = read_text(path, MOST_BYTES, "a tree of transformers")
     tree = _Tree(path)
@@ -276,8 +276,8 @@ def _load(path: Path, info: TensorInfo) -> np.ndarray:
         raise FormatError(f"{path} has no readable tensor {_KEY!r}")
     if stored.shape != info.shape or stored.dtype.newbyteorder("=") != info.dtype:
         raise FormatError(
-            f"{path} holds {name_of(stored.dtype)} {list(stored.shape)}, but the tree says {name_of(info.dtype)} "
-            f"{list(info.shape or ())}"
+            f"{path} holds {name_of(stored.dtype)} {list(stored.shape)}, but the debug tree declares "
+            f"{name_of(info.dtype)} {list(info.shape or ())}"
         )
     return safetensors_file.load(data.source, stored)
 

@@ -112,7 +112,7 @@ def too_small(budget: str, spent: float, ending: Ending) -> str:
     tidy = next((seconds for seconds in TIDY if seconds >= needed), needed)
     text = f"{tidy / 60:.0f}m" if tidy >= 120 else f"{tidy:.0f}s"
     return (
-        f"warning: --budget {budget} leaves no time for the search; only the first proposals are "
+        f"warning: --budget {budget} leaves no time for the search; only the first proposed plans are "
         f"tried. Calibration and set-up took {spent:.0f} s; verification and the report take about "
         f"{ending.seconds:.0f} s. Give at least --budget {text}"
     )

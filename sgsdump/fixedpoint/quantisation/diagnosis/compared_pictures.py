@@ -181,4 +181,4 @@ def _read(record: Record, data: MappedFile | None, offset: int) -> Record:
 
 
 def _nothing() -> np.ndarray:
-    raise AssertionError("this record has no values; its values are in the file")
+    raise AssertionError("this record holds no values in memory; the values are stored in the file")

@@ -197,6 +197,6 @@ def share_text(share: IntegerShare) -> str:
     kinds = listed([f"{count} {kind}" for kind, count in share.floats.items()], MOST_NAMED)
     macs = f" and {percent(share.macs)} of the multiplications" if share.macs is not None else ""
     return (
-        f"{percent(share.weights)} of the weights{macs} became integers; {kinds} stayed in float32, so the result "
-        f"does not show their error on the chip"
+        f"{percent(share.weights)} of the weights{macs} became integers; {kinds} stayed in float32. "
+        "The result does not contain the error of these float32 operators on the chip"
     )

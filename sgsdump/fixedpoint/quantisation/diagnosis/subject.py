@@ -91,7 +91,8 @@ def given_fixed(model: Model, path: Path, config: InputConfig | None) -> Subject
         raise ModelError(f"{path}: quantised with another tool. Only sgsdump diagnose takes such a model as --fixed")
     if facts is None:
         raise ModelError(
-            f"{path} is a float model. Pass fixed.sim or a model from calibrate to --fixed, or omit --fixed to make one"
+            f"{path} is a float model. Pass fixed.sim or a model from calibrate to --fixed, or omit "
+            "--fixed to make a fixed model"
         )
     if facts.origin is None or not facts.origin.inputs:
         if config is None:

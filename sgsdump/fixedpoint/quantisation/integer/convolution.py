@@ -299,7 +299,9 @@ def _by_pieces(emit: Emitter, source: str, top: int, kernel: Kernel, k: np.ndarr
         low = emit.add("Sub", [source, emit.add("Mul", [high, emit.constant(np.float32(BYTE))])])
         parts, bits = [(high, 8), (low, 0)], _piece_bits(kernel, 128)
     if not bits:
-        raise OverflowError(f"{kernel.name}: a convolution output sums too many products to be exact")
+        raise OverflowError(
+            f"{kernel.name}: one output of this convolution sums so many products that the sum is not exact"
+        )
     total = ""
     rest = emit.cast(kernel.name, FLOAT)
     for index in range(len(_pieces(kernel.values, bits))):

@@ -424,12 +424,13 @@ def _check(ends: RowExtremes, selection: Selection, label: str) -> None:
     name = ends.tensor_at(first)
     if name in selection.masked and np.isnan(ends.low[first]):
         raise InputError(
-            f"Softmax {name!r} holds NaN on {label}, because a whole row of its input is -infinity after masking. "
-            f"Remove such inputs, or mask with a large negative number"
+            f"Softmax {name!r} holds NaN on {label}, because a whole row of its input is -infinity "
+            "after masking. Remove the inputs in which a whole row is masked, or mask with a large "
+            "negative number"
         )
     raise InputError(
-        f"tensor {name!r} holds NaN or infinity on {label}, so it has no range. Dump the float model on this input and "
-        f"find the first layer with NaN or Inf"
+        f"tensor {name!r} holds NaN or infinity on {label}, so this tensor has no calibration range. "
+        "Dump the float model on this input and find the first layer with NaN or Inf"
     )
 
 

@@ -72,7 +72,7 @@ class _Operator:
             pads = [*begin, *(n - b for n, b in zip(lacking, begin))]
         top, left, bottom, right = pads
         if min(*strides, *dilations) < 1 or min(pads) < 0:
-            raise ValueError("strides and dilations must be at least 1, and pads not negative")
+            raise ValueError("strides and dilations must be at least 1, and pads must not be negative")
         return Window((strides[0], strides[1]), (top, left, bottom, right), (dilations[0], dilations[1]))
 
 

@@ -32,7 +32,7 @@ def why_not_plain(value):
     if value.is_nested:
         return "a nested tensor has no shape"
     if value.layout is not torch.strided:
-        return f"a tensor of layout {value.layout} is not stored as a dense array"
+        return f"the tensor has layout {value.layout} and is not stored as a dense array"
     if value.is_meta or value._is_zerotensor():
         return "a tensor without memory"
     return "a quantised tensor has no numbers of its own type" if value.is_quantized else ""
@@ -81,7 +81,8 @@ def unreadable(tensor):
     size = tensor.numel() * tensor.element_size()
     if size > MOST_REPEATED and size > REPEATED * tensor.untyped_storage().nbytes():
         return (
-            f"it is an expanded view of more than {REPEATED} times its storage and more than {MOST_REPEATED >> 30} GiB"
+            f"the tensor is an expanded view: it is more than {REPEATED} times as large as its "
+            f"storage and larger than {MOST_REPEATED >> 30} GiB"
         )
     return ""
 
