@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from sgsdump.dumps.outside_operators import OutermostModule, OutsideOperator
 from sgsdump.dumps.tables import ShortTable, data_frame, text
@@ -20,6 +20,7 @@ from sgsdump.tensors.tensor import Tensor
 Value = tuple[str, int]
 # ``Dump.format`` of raw files (``raw_files.py``). The name is not in ``FORMATS``.
 RAW = "raw"
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ Network = Mapping[int, Operator]
 # Facts beside model and inputs that influence a run's values: (group, name) -> value as text. Groups: versions,
 # variables, settings, random.
 Environment = Mapping[tuple[str, str], str]
+# Code around lines of the program: place, ``net.py:28`` -> (number of the first line, lines).
+SourceLines = Mapping[str, tuple[int, tuple[str, ...]]]
 
 
 def as_arguments(values: object) -> dict[str, str]:
@@ -148,14 +151,14 @@ def _as_note(note: str) -> str:
     return note if note == line else Damage(line) if isinstance(note, Damage) else line
 
 
-class _Once:
+class _Once(Generic[Result]):
     """A function without arguments whose result is computed on the first call and cached."""
 
-    def __init__(self, find: Callable[[], Mapping[int, Operator]]):
+    def __init__(self, find: Callable[[], Result]):
         self._find = find
-        self._found: Mapping[int, Operator] | None = None
+        self._found: Result | None = None
 
-    def __call__(self) -> Mapping[int, Operator]:
+    def __call__(self) -> Result:
         if self._found is None:
             self._found = self._find()
         return self._found
@@ -199,6 +202,9 @@ class Dump(Mapping[str, Tensor]):
         Returns the operators that ran before this round, outside any module; () if not recorded.
     outermost : callable
         Returns the inputs and outputs of the round's outermost module.
+    source_lines : callable
+        Returns the code around the program's lines by place, ``net.py:28``: the number of the first line, and the
+        lines. {} if the dump has no code.
 
     Examples
     --------
@@ -233,6 +239,7 @@ class Dump(Mapping[str, Tensor]):
         self.environment: Callable[[], Environment] = dict
         self.before: Callable[[], tuple[OutsideOperator, ...]] = tuple
         self.outermost: Callable[[], OutermostModule] = OutermostModule
+        self.source_lines: Callable[[], SourceLines] = dict
         # _as_note keeps the type of a note (Damage).
         self.notes: tuple[str, ...] = tuple(_as_note(note) for note in notes)
         names = [record.tensor.info.name for record in self.records]
@@ -311,13 +318,14 @@ class Dump(Mapping[str, Tensor]):
         Dump
         """
         dump = Dump(records, self.format, variant, self.path, self.notes, self.network)
-        return dump.in_environment(self.environment, self.before, self.outermost)
+        return dump.in_environment(self.environment, self.before, self.outermost, self.source_lines)
 
     def in_environment(
         self,
         environment: Callable[[], Environment],
         before: Callable[[], tuple[OutsideOperator, ...]] = tuple,
         outermost: Callable[[], OutermostModule] = OutermostModule,
+        source_lines: Callable[[], SourceLines] = dict,
     ) -> Dump:
         """Set the functions that describe the run's environment, and return this dump.
 
@@ -329,6 +337,8 @@ class Dump(Mapping[str, Tensor]):
             New value of the attribute ``before``.
         outermost : callable
             New value of the attribute ``outermost``.
+        source_lines : callable
+            New value of the attribute ``source_lines``. It is called once, when needed.
 
         Returns
         -------
@@ -336,6 +346,7 @@ class Dump(Mapping[str, Tensor]):
             This dump, modified in place.
         """
         self.environment, self.before, self.outermost = environment, before, outermost
+        self.source_lines = source_lines if isinstance(source_lines, _Once) else _Once(source_lines)
         return self
 
     def to_pandas(self) -> Any:

@@ -19,6 +19,7 @@ from sgsdump.comparison.row import Row
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.comparison.verdict import Verdict, blamed
 from sgsdump.dumps.dump import Dump, Operator
+from sgsdump.reports.code import Code, CodeOf
 from sgsdump.reports.graph.parts import Part, direct_reads, parts_of
 from sgsdump.reports.graph.program_flow import sources_of
 from sgsdump.reports.layers.table import Entry, left_out_of
@@ -121,6 +122,7 @@ class Facts:
     scale       scale of the quantised sample; None for none; a tuple for one scale per channel.
     attributes  attributes of the operator, as text by name.
     bits        bits of the layer's convolution; None for other operators.
+    code        code that called the operator: of one program, or of both if they differ; () if the dumps have none.
     """
 
     shape: tuple[int, ...] | None = None
@@ -129,6 +131,7 @@ class Facts:
     zero_point: int | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
     bits: Bits | None = None
+    code: tuple[Code, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -327,6 +330,7 @@ def layers_of(comparison: Comparison, thresholds: Thresholds, context: Context) 
     direct = direct_reads(parts, context.benchmark)
     network = context.benchmark.network() if context.benchmark is not None else None
     flow = sources_of(set(names), context.benchmark)
+    code = CodeOf(context.sample, context.benchmark)
     layers = []
     for row in comparison.rows:
         limits = context.ranges.get(range_names.get(row.names[-1], ""))
@@ -344,7 +348,7 @@ def layers_of(comparison: Comparison, thresholds: Thresholds, context: Context) 
                 note=why(row),
                 trouble=trouble(row),
                 sources=flow.get(row.name, row.sources),
-                facts=_facts(row, context),
+                facts=_facts(row, context, code.of_row(row)),
                 worst_picture=row.runs.worst if row.runs else "",
                 details=details,
                 module=_module_of(row, (network or {}).get(row.op_index)),
@@ -393,18 +397,20 @@ def _figures(row: Row) -> Figures:
     return Figures(row.mse, row.cos, row.rmse, decibels, row.rise, mean_rmse=mean_rmse)
 
 
-def _facts(row: Row, context: Context) -> Facts:
+def _facts(row: Row, context: Context, code: tuple[Code, ...]) -> Facts:
     sample, benchmark = _info(context.sample, row.sample_name), _info(context.benchmark, row.name)
     shapes = [info.shape for info in (benchmark, sample) if info and info.shape is not None]
     quant = sample.quant if sample else None
+    called = {} if not row.source or row.source in [each.place for each in code] else {"called at": row.source}
     dtypes = f"{row.sample_dtype} against {row.benchmark_dtype}" if row.sample_dtype else ""
     return Facts(
         shape=shapes[0] if shapes else None,
         dtype=row.sample_dtype if row.sample_dtype == row.benchmark_dtype else dtypes,
         scale=_scale(quant),
         zero_point=quant.zero_point if quant else None,
-        attributes={**context.attributes.get(row.name, {}), **({"called at": row.source} if row.source else {})},
+        attributes={**context.attributes.get(row.name, {}), **called},
         bits=context.bits.get(row.name),
+        code=code,
     )
 
 

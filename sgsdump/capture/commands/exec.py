@@ -69,7 +69,7 @@ MSIT = {
 TORCHAIR = {"dump_mode": "mode", "dump_step": "step", "dump_layer": "layer", "dump_data": "data"}
 FURTHER = {
     **{"operation_regex": "regex", "rank": "ranks", "links": "links", "max_size": "max_size"},
-    **{"inside": "inside", "tree": "tree", "module": "module"},
+    **{"inside": "inside", "tree": "tree", "module": "module", "with_source": "with_source"},
 }
 
 
@@ -174,6 +174,11 @@ def _add_own_options(parser: argparse._ActionsContainer) -> None:
     )
     parser.add_argument(
         "--tree", action="store_true", help="write a file per tensor, as msit does (default: two files per round)"
+    )
+    parser.add_argument(
+        "--with-source",
+        action="store_true",
+        help="keep five lines of the program's code for each operator, to show them on the report page",
     )
     parser.add_argument(
         "--links",

@@ -33,7 +33,7 @@ _ID = re.compile(r"[0-9]{1,9}(_[0-9]{1,9})*")
 # The keys of control.json, in its order.
 FIELDS = (
     *"enabled mode steps names prefixes patterns models ids children when content".split(),
-    *"timing devices ranks seed links min_free max_bytes layout scene watched inside module".split(),
+    *"timing devices ranks seed links min_free max_bytes layout scene watched inside module with_source".split(),
 )
 
 
@@ -149,6 +149,8 @@ class DumpControl:
         Selection of operators.
     storage : Storage
         Disk limits and layout.
+    with_source : bool
+        True if the dump keeps the program's code around each line that calls an operator: five lines, each place once.
 
     Examples
     --------
@@ -172,6 +174,7 @@ class DumpControl:
     scene: Literal["", "overflow", "watcher"] = ""
     operators: OperatorFilter = OperatorFilter()
     storage: Storage = field(default_factory=Storage)
+    with_source: bool = False
 
 
 _PART_OF = {

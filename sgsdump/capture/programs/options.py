@@ -95,6 +95,7 @@ class CaptureOptions:
     links     storage of duplicate payloads; ``max_size``: size limit in bytes.
     inside    graphs or operators of a compiled program; ``tree``: the vendor's tree, one file per tensor.
     module    the only module (path) or network (class) to dump.
+    with_source  whether the dump keeps the program's code around each line that calls an operator.
     """
 
     msit: MsitOptions = MsitOptions()
@@ -106,6 +107,7 @@ class CaptureOptions:
     inside: Inside = "graph"
     tree: bool = False
     module: str = ""
+    with_source: bool = False
 
 
 def types_of(options: CaptureOptions) -> tuple[str, ...]:
@@ -146,6 +148,7 @@ def llm_dump(options: CaptureOptions) -> DumpControl:
             max_bytes=options.max_size or 0,
             layout="files",
         ),
+        with_source=options.with_source,
     )
 
 

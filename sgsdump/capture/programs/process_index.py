@@ -25,7 +25,10 @@ _MOST_IDS = 100_000
 # A step's lines are contiguous except for lines of other threads.
 _OPEN_STEPS = 3
 # Kinds of lines that are written even if nothing is dumped.
-_NO_WORK = {"begin", "trouble", "stop", "seen", "step", "steps", "operator", "graph", "environment", "unfit", "rank"}
+_NO_WORK = {
+    *("begin", "trouble", "stop", "seen", "step", "steps", "operator", "graph", "environment", "unfit", "rank"),
+    "source",
+}
 
 
 @dataclass(frozen=True)

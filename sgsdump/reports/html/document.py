@@ -29,6 +29,7 @@ from sgsdump.reports.text import copied, number, shown
 if TYPE_CHECKING:
     import jinja2
 
+    from sgsdump.reports.code import Code
     from sgsdump.reports.report import Bits, Layer, Plan, Report, Tradeoff
 
 BAR = 56  # width of a bar in the table
@@ -38,7 +39,7 @@ STYLES = ("palette.css", "page/page.css", "page/print.css")
 SCRIPTS = (
     "data", "terms", "text", "elements", "axes", "selection", "depth", "zoom", "rows", "table",
     "network", "network_colour", "network_view", "network_moves",
-    "neighbours", "histogram", "places", "planes", "tensors", "layer", "tradeoff", "begin",
+    "neighbours", "histogram", "places", "planes", "tensors", "code", "layer", "tradeoff", "begin",
 )  # fmt: skip
 FIGURES = (
     "mse", "cos", "rmse", "sqnr", "rise", "own_error", "inherited", "in_all", "brings", "gives_back", "mean_rmse",
@@ -216,6 +217,7 @@ def _layer(layer: Layer, indices: dict[str, int], bins: int, as_text: bool) -> d
         "zero": facts.zero_point,
         "bits": facts.bits and _bits(facts.bits),
         "attributes": [[shown(name), shown(value)] for name, value in facts.attributes.items()],
+        "code": [_code(code) for code in facts.code],
         "worst": shown(layer.worst_picture),
         "module": shown(layer.module),
         "details": json.dumps(details, allow_nan=False, separators=(",", ":")) if details and as_text else details,
@@ -225,6 +227,12 @@ def _layer(layer: Layer, indices: dict[str, int], bins: int, as_text: bool) -> d
 
 def _bits(bits: Bits) -> dict[str, Any]:
     return {"now": bits.now, "by": shown(bits.raised_by), "advised": bits.advised, "told": shown(_bits_told(bits))}
+
+
+def _code(code: Code) -> dict[str, Any]:
+    lines = [shown(line.expandtabs()) for line in code.lines]
+    fields = {"place": shown(code.place), "first": code.first, "called": code.called, "lines": lines}
+    return {**fields, "side": code.side} if code.side else fields
 
 
 def _details(details: Details, most: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.dataflow import has_reads, known_sources, nearest_sources
 from sgsdump.dumps.dump import Dump, Record
+from sgsdump.reports.code import code_of
 from sgsdump.reports.graph.parts import direct_reads, parts_of
 from sgsdump.reports.report import Facts, Figures, Layer, Report, View
 
@@ -49,7 +50,7 @@ def _report(
             record.op_index,
             UNKNOWN,
             sources=tuple(name for name in sources.get(record.name, ()) if name in known),
-            facts=Facts(record.tensor.info.shape, str(record.tensor.info.dtype)),
+            facts=Facts(record.tensor.info.shape, str(record.tensor.info.dtype), code=code_of(dump, record.op_index)),
             module=operator.module if (operator := network.get(record.op_index)) else "",
             parts=parts.get(record.name, ()),
             reads=direct.get(record.name, ()),

@@ -5,6 +5,8 @@ from itertools import pairwise
 
 import pytest
 
+from sgsdump.reports.code import Code
+
 from .page import find, selected
 from .reports import report, tradeoff
 
@@ -14,7 +16,11 @@ NAMES = [f"stage{i // 10}/conv{i}" for i in range(60)]
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [1300, 390])
 def test_contrast_and_width(opened, dark, width):
-    page = opened(replace(report(NAMES, {3}, assumptions=["x"]), tradeoff=tradeoff()), width, dark=dark)
+    plain = report(NAMES, {3}, assumptions=["x"])
+    code = (Code("net.py:3", 3, ("y = x" + " + x" * 60, "return y")),)
+    layers = tuple(replace(layer, facts=replace(layer.facts, code=code)) for layer in plain.layers)
+    page = opened(replace(plain, layers=layers, tradeoff=tradeoff()), width, dark=dark)
+    assert find(page, ".code mark").is_displayed()
     assert page.execute_script("return document.documentElement.scrollWidth <= innerWidth")
     assert page.execute_script(CONTRAST) == []
 

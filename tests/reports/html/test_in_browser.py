@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+from sgsdump.reports.code import Code
 from sgsdump.reports.report import Bits, OtherRun, View
 
 from .page import dots, drag, find, hover, names, selected
@@ -203,6 +204,32 @@ def test_hostile_names_are_text(opened):
         row.find_element("css selector", "button").click()
         assert selected(page)
     assert page.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_code_that_called_the_layer_is_text_with_the_line_marked(opened):
+    lines = ("<img src=x onerror=alert(1)>", "\tcall()  # </script><b id=evil>", "\u202ey = 1" + "long" * 74)
+    one = Code("net.py:10", 9, lines)
+    two = (Code("long/" * 50 + "</pre>.py:3", 2, ("a", "b"), "sample"), Code("net.py:7", 7, ("c",), "benchmark"))
+    plain = report(NAMES[:3])
+    codes = dict(zip(NAMES, ((one,), two)))
+    layers = [replace(layer, facts=replace(layer.facts, code=codes.get(layer.name, ()))) for layer in plain.layers]
+    page = opened(replace(plain, layers=tuple(layers)), dark=True)
+    find(page, "#depth-chart").send_keys("\ue011")  # Home
+    texts = "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)"
+    shown_lines = [" 9<img src=x onerror=alert(1)>", "10        call()  # </script><b id=evil>"]
+    assert page.execute_script(texts, ".code code > *") == [*shown_lines, r"11\u202ey = 1" + "long" * 74]
+    assert page.execute_script(texts, ".code mark") == shown_lines[1:]
+    assert "Called at net.py:10" in [title.text for title in page.find_elements("css selector", "#selected h3")]
+    assert not page.find_elements("css selector", "img, #evil")
+    wide = "const c = document.querySelector('.code'); return [c.scrollWidth > c.clientWidth, c.querySelector('mark')"
+    assert page.execute_script(f"{wide}.offsetWidth >= c.scrollWidth - 1]") == [True, True]  # scrolls in its box
+    find(page, "#depth-chart").send_keys("\ue014")  # to the right
+    assert page.execute_script(texts, ".code mark") == ["3b", "7c"]
+    first, second = (box.get_attribute("aria-label") for box in page.find_elements("css selector", ".code"))
+    assert first.endswith("</pre>.py:3 in the sample") and second == "Called at net.py:7 in the benchmark"
+    assert page.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+    find(page, "#depth-chart").send_keys("\ue014")
+    assert not page.find_elements("css selector", ".code")
 
 
 def test_the_figures_of_the_selected_layer_are_those_of_the_table(opened):

@@ -34,7 +34,8 @@ Interface for the hooks::
     session.ends(step)                            the step is over
     session.write("feeds/0.npy", bytes, …)        a file of any other kind in ``out``; returns its path or None
     session.copy("/a/net.onnx", "net.onnx")       the same, as a copy of another file
-    session.line(event="run", …)                  a line of any other kind
+    session.line(event="run", …)                  a line of any other kind (for example "source",
+                                                  ``for_torch/sgsdump_torch_source.py``)
 """
 
 import atexit

@@ -97,7 +97,10 @@ def read(path: Path) -> Dump:
     network = partial(hooked.network, path, records, variant.of, _key)
     dump = Dump(records, FORMAT.name, variant, path, notes, network)
     return dump.in_environment(
-        partial(hooked.environment, path), partial(hooked.between, path), partial(hooked.outermost, path)
+        partial(hooked.environment, path),
+        partial(hooked.between, path),
+        partial(hooked.outermost, path),
+        partial(hooked.source_lines, path),
     )
 
 

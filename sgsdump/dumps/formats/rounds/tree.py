@@ -24,6 +24,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,9 @@ def read(path: Path) -> Dump:
         raise FormatError(f"{path} has no tensors{f' ({notes[-1]})' if notes else ''}")
     notes += found.notes()
     dump = Dump(records, FORMAT.name, None, path, notes, found.network)
-    return dump.in_environment(lambda: found.environment, lambda: found.before, lambda: found.outermost)
+    return dump.in_environment(
+        lambda: found.environment, lambda: found.before, lambda: found.outermost, partial(hooked.source_lines, path)
+    )
 
 
 @dataclass

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sgsdump.dumps.dump import Call, Environment, Operator, Record, Value, as_arguments
+from sgsdump.dumps.dump import Call, Environment, Operator, Record, SourceLines, Value, as_arguments
 from sgsdump.dumps.format import json_object
 from sgsdump.dumps.outside_operators import OutermostModule, OutsideOperator, OutsideTensor
 from sgsdump.files.bounded_read import open_file, read_start
@@ -38,6 +39,8 @@ STEP, BETWEEN, ENVIRONMENT, _GROUPS = (
     ("selection", "versions", "variables", "settings", "random"),
 )
 _MOST_SOURCE = 300
+_SOURCE_LINE, _MOST_PLACES, _MOST_CODE, _MOST_CODE_LINE = b'{"event": "source", ', 10_000, 5, 300
+_PLACE = re.compile(r".+:([0-9]{1,9})", re.DOTALL)
 
 
 class Lines:
@@ -241,6 +244,38 @@ def _figures_of(figures: list[Any] | None) -> tuple[float, ...]:
         return ()
 
 
+def source_lines(path: Path) -> SourceLines:
+    """Return the code around the program's lines, for a step's folder or a round in the hooks' tree; {} if not kept.
+
+    If several processes kept code of the same place, the process of the step wins, then the first one.
+    """
+    root = _root_of(path, ("tensors", "rounds"))
+    control = None if root is None else _json(root / CONTROL)
+    if root is None or control is None or control.get("with_source") is not True:
+        return {}
+    place = path.resolve().relative_to(root.resolve()).parts  # tensors/{device}_{pid}/… or rounds/{rank}_{pid}/…
+    own = place[1].rpartition("_")[2] if len(place) > 1 else ""
+    found: dict[str, tuple[int, tuple[str, ...]]] = {}
+    for process in sorted(_folders(root), key=lambda folder: folder.name != own):
+        with suppress(OSError), open_file(process / LINES) as file:
+            while len(found) < _MOST_PLACES and (data := file.readline(MOST_BYTES)):
+                if data.startswith(_SOURCE_LINE) and (line := json_object(data)) is not None:
+                    _add_source(found, line)
+    return found
+
+
+def _add_source(found: dict[str, tuple[int, tuple[str, ...]]], line: Line) -> None:
+    """Add the code in a line; ignore a damaged line."""
+    source, first, lines = (line.get(key) for key in ("source", "first", "lines"))
+    if not (isinstance(source, str) and type(first) is int and isinstance(lines, list)):
+        return
+    number = _PLACE.fullmatch(source[:_MOST_SOURCE])
+    if not (number and len(lines) <= _MOST_CODE and all(isinstance(text, str) for text in lines)):
+        return
+    if 0 < first <= int(number[1]) < first + len(lines):
+        found.setdefault(source, (first, tuple(text[:_MOST_CODE_LINE] for text in lines)))
+
+
 def environment_of(line: Line) -> Environment:
     """Return the environment in a line."""
     groups = ((group, facts) for group in _GROUPS if isinstance(facts := line.get(group), Mapping))
@@ -322,12 +357,12 @@ def _below_root(path: object) -> str:
     return str(path).partition(".")[2]
 
 
-def _root_of(path: Path) -> Path | None:
-    """Return the root of the hooks' tree that contains the folder; None for any other folder."""
+def _root_of(path: Path, below: Sequence[str] = ("tensors",)) -> Path | None:
+    """Return the root of the hooks' tree that has the path in a folder of ``below``; None for any other path."""
     path = path.resolve()
     for folder in (path, *path.parents[:_ABOVE]):
         if (folder / CONTROL).is_file() and (folder / PROCESSES).is_dir():
-            return folder if folder == path or path.is_relative_to(folder / "tensors") else None
+            return folder if folder == path or any(path.is_relative_to(folder / name) for name in below) else None
     return None
 
 

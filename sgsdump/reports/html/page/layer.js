@@ -1,4 +1,4 @@
-// The selected layer: its figures, its inherited and added error, its neighbours, its charts.
+// The selected layer: its figures, its inherited and added error, its neighbours, its code, its charts.
 function drawLayer(layer) {
   const box = $("selected"),
     d = layer.details,
@@ -8,7 +8,7 @@ function drawLayer(layer) {
   drawTensors(box, layer);
   if (data.flow && data.measured) box.append(...shareOf(layer));
   if (data.flow) drawNeighbours(box, layer);
-  box.append(factsOf(layer));
+  box.append(factsOf(layer), ...codeOf(layer));
   if (d) drawDetails(box, layer, d);
   else if (data.measured) box.append(el("p", { class: "legend" }, "The report has no histograms of this layer."));
   box.scrollTop = 0;

@@ -34,6 +34,7 @@ from sgsdump_torch_network import have_gradient
 from sgsdump_torch_ordinary import ordinary_of
 from sgsdump_torch_replaced import Hook
 from sgsdump_torch_round import Dispatch, Facts, Round, is_no_step, transparent
+from sgsdump_torch_source import keep_code
 from sgsdump_torch_taking import Running, Taking
 from sgsdump_torch_tensors import plain, tensors_in
 
@@ -78,6 +79,7 @@ def install(torch_module, session):
         *([Hook(torch, REGISTER, steps.registering)] if hasattr(torch, REGISTER) else []),
     ]
     steps.captured.watch()
+    keep_code(session if session.control.get("with_source") else None)
     atexit.register(steps.between.end)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=steps.after_fork)
@@ -87,6 +89,7 @@ def install(torch_module, session):
             hook.take_off()
         steps.graphs.take_off()
         steps.captured.take_off()
+        keep_code(None)
         steps.between.end()
         atexit.unregister(steps.between.end)
 
