@@ -2,7 +2,7 @@
 
 examples:
   sgsdump report fixed.bin float.bin
-  sgsdump report fixed.bin float.bin --ranges log/tensor_min_max.txt -o conv1.html
+  sgsdump report fixed.bin float.bin --ranges log/tensor_min_max.txt -o r.html
   sgsdump report fixed/ float/ --runs -o images.html
   sgsdump report diagnosis --before diagnosis_of_monday -o since_monday.html
   sgsdump report fixed.bin float.bin --serve

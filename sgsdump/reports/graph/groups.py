@@ -12,7 +12,7 @@ DOTS = " … "
 _SEPARATORS = re.compile(r"[/.:]+")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Group:
     """Group of operators.
 
@@ -69,9 +69,7 @@ def groups_of(paths: Sequence[Sequence[str]], labels: Sequence[str]) -> Group:
                 modules[key] = Group(path[depth - 1])
                 modules[key[:-1]].children.append(modules[key])
         modules[tuple(path)].children.append(operator)
-    root = _without_single(root)
-    root.name = ""
-    return _in_runs(root, labels)
+    return _in_runs(Group("", _without_single(root).children), labels)
 
 
 def _without_single(group: Group) -> Group:
