@@ -118,5 +118,5 @@ def checked_shape(sizes: Iterable[int]) -> tuple[int, ...]:
     """Return the sizes as a tuple; raise FormatError if numpy cannot represent this shape."""
     shape = tuple(islice(sizes, MOST_RANK + 1))
     if len(shape) > MOST_RANK or math.prod(filter(None, shape)) > MOST_ELEMENTS:
-        raise FormatError(f"tensor shape {str(list(shape))[:80]} cannot be represented")
+        raise FormatError(f"tensor shape {str(list(shape))[:80]} is invalid: numpy cannot make an array of this shape")
     return shape

@@ -100,8 +100,8 @@ def _operator_text(finding: Finding, by_flow: bool) -> str:
         )
     if "collective" in facts:
         return (
-            f"another rank sends different values through {_placed(finding)}: {error}, although the inputs of this "
-            f"rank are equal. Compare the other ranks of this step"
+            f"another rank contributes different values to {_placed(finding)}: {error}, although this rank's inputs "
+            f"are equal in both dumps. Compare the other ranks of this step"
         )
     if "only_in" in facts:
         return _one_sided_text(finding)

@@ -179,7 +179,10 @@ _ACTIONS: Mapping[Action, str] = {
     "raise all convolutions": "raise all convolutions to INT16, or find fewer with sgsdump tune",
     "use the cured model": "use the rewritten model",
     "keep operators in float": "keep {layers} in float",
-    "name the nodes": "give every node a name with the lines below, then quantise and diagnose the model again",
+    "name the nodes": (
+        "give every node a name with the lines below, then quantise and diagnose the model again. The diagnosis then "
+        "names the nodes to keep in float"
+    ),
     "find the cause": "INT16 barely reduces this error, so find its cause",
     "calibrate on more images": "calibrate on more images, because an output exceeds the limits on held-out images",
     "convert again": "convert the model again, because its weights differ from the weights of the float model",
@@ -219,7 +222,8 @@ def _figure(deciding: Deciding) -> str:
     if value == LEAST:
         return f"{tensor}: checksums differ"
     if deciding.metric == RESOLUTION:
-        return f"{tensor} RMSE {value:.3g}, but the error is within half a quantisation step"
+        limit = "the limit" if deciding.limit is None else f"the limit {deciding.limit:g}"
+        return f"{tensor} RMSE {value:.3g} exceeds {limit}, but passes because the error is within half a quantisation step"
     limit = "" if deciding.limit is None else f", limit {deciding.limit:g}"
     return f"{tensor} {deciding.metric} {_told(value, deciding.limit)}{limit}"
 

@@ -207,8 +207,8 @@ class Tensor:
         ----------
         layout : str, optional
             None keeps the stored layout. ``"logical"`` converts a device layout to the logical layout. A layout such
-            as ``"NCHW"`` or ``"NHWC"`` also puts the axes into this order. The layout of the tensor must have the
-            same axes.
+            as ``"NCHW"`` or ``"NHWC"`` also puts the axes into this order. The stored layout must have the same
+            axes as the requested layout.
 
         Returns
         -------

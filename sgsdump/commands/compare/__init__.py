@@ -14,9 +14,9 @@ the verdict:
   RMSE is the SDK's relative error: sum |a-b| / sum |b|.
 
 exit status:
-  0 if all limits hold or no limit is given. 1 if a limit is exceeded. NaN, Inf
-  and layers that cannot be compared exceed every limit. 2 on errors. With
-  --fail-on cause, also 1 if a cause is named.
+  0 if all limits hold or no limit is given. 1 if a limit is exceeded, or if a
+  layer has NaN or Inf or cannot be compared. 2 on errors. With --fail-on cause,
+  also 1 if a cause is named.
 
 the table:
   On a terminal, the table fits the window and has bars and colours; NO_COLOR

@@ -292,8 +292,8 @@ def _of_other_tensors(comparison: Comparison) -> str:
         return ""
     first = shown(comparison.suspects[0].name)
     return (
-        f"{len(comparison.suspects)} of {len(comparison)} layers have the same name as a different "
-        f"tensor of the other dump; the first is {first}"
+        f"{len(comparison.suspects)} of {len(comparison)} layers have the same name in both dumps, "
+        f"but probably hold different tensors; the first is {first}"
     )
 
 

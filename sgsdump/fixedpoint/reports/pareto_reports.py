@@ -118,8 +118,9 @@ def ending_lines(result: Pareto) -> Iterator[str]:
         )
     for name, (error, low) in worsened(result).items():
         yield (
-            f"warning: output {name} has a larger error with plan * ({error:.3g}) than with all "
-            f"convolutions at INT8 ({low:.3g}); use --objective worst or --objective {name}"
+            f"warning: with the plan marked *, the error of output {name} ({error:.3g}) is larger "
+            f"than with all convolutions at INT8 ({low:.3g}); to minimise the error of this output, "
+            f"use --objective worst or --objective {name}"
         )
     taken = result.taken
     names = ", ".join(taken.raised[:6]) + (" …" if len(taken.raised) > 6 else "")
@@ -196,8 +197,8 @@ def _held_lines(result: Pareto) -> Iterator[str]:
     elif held.beyond:
         rates = ", ".join(f"{rate:.3f}" for rate in held.beyond)
         yield (
-            f"plan *: chosen instead of the plan with {rates} of the bytes, because the error of that "
-            "plan on held-out images is much larger"
+            f"The plan marked * was chosen instead of the smaller plan ({rates} of the INT16 bytes), "
+            "because the smaller plan has a much larger error on held-out images"
         )
 
 
