@@ -222,8 +222,7 @@ def _figure(deciding: Deciding) -> str:
     if value == LEAST:
         return f"{tensor}: checksums differ"
     if deciding.metric == RESOLUTION:
-        limit = "the limit" if deciding.limit is None else f"the limit {deciding.limit:g}"
-        return f"{tensor} RMSE {value:.3g} exceeds {limit}, but passes because the error is within half a quantisation step"
+        return f"{tensor} RMSE {value:.3g} is at most half a quantisation step, so it counts as within the limits"
     limit = "" if deciding.limit is None else f", limit {deciding.limit:g}"
     return f"{tensor} {deciding.metric} {_told(value, deciding.limit)}{limit}"
 
