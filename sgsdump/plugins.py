@@ -8,7 +8,7 @@ A plug-in is a record ``PLUGIN = Plugin(...)``. sgsdump's own plug-ins, ``OWN``,
 
 sgsdump first searches its own commands, formats, names and file readers. If sgsdump has no match, installed plug-ins
 are searched. ``sgsdump --help`` always lists the commands of installed plug-ins. If a plug-in cannot be loaded, sgsdump
-issues one warning. All other functions of sgsdump work. ``SGSDUMP_NO_PLUGINS=1`` disables all installed plug-ins.
+issues one warning. All other functions of sgsdump still work. ``SGSDUMP_NO_PLUGINS=1`` disables all installed plug-ins.
 """
 
 import importlib

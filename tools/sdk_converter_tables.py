@@ -122,7 +122,7 @@ def page() -> str:
             f"The SDK is known to accept only these operator types, each in at least one form: "
             f"{', '.join(sorted(facts.TAKEN))}. sgsdump reports all other types as refused.",
             "",
-            "Limits of names and opsets:",
+            "Limits on names and opsets:",
             "",
             f"- Tensor names may have at most {facts.LONGEST_NAME} characters. One model with a tensor name of 165 "
             "characters was refused.",

@@ -96,6 +96,8 @@ def argument_findings(
     found += [] if is_converted else _types(calls.values())
     found.sort(key=lambda item: item[0])
     one_sided = None if is_converted else _from_one_side(_first(rows), pairs, maker_of)
+    if one_sided is not None and any(f.layer == name for _, f in found for name in one_sided.names):
+        one_sided = None  # an argument or weight of the operator itself explains the difference
     outside = one_sided or _from_outside(rows, calls, pairs, (sample, benchmark))
     if outside is not None and all(f.layer != outside.layer and f.names != outside.names for _, f in found):
         return (outside, *_each_weight_once(finding for _, finding in found))

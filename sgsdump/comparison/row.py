@@ -48,9 +48,9 @@ class Misnamed:
 
     @property
     def found(self) -> str:
-        """The matching tensor: ``conv1_xx of the sample after PRELU (COS 1.000000, RMSE 0.000001)``."""
+        """The matching tensor: ``conv1_xx of the sample, the output of PRELU (COS 1.000000, RMSE 0.000001)``."""
         of = "" if self.side == "benchmark" else " of the sample"
-        after = f" after {self.op_type}" if self.op_type and self.op_type != self.name else ""
+        after = f", the output of {self.op_type}" if self.op_type and self.op_type != self.name else ""
         return f"{self.name}{of}{after} (COS {self.cos:f}, RMSE {self.rmse:f})"
 
 

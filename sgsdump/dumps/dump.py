@@ -79,7 +79,9 @@ def as_arguments(values: object) -> dict[str, str]:
 
 
 class Damage(str):
-    """Note on a file or tensor that exists but is unreadable; comparing a dump with such a note exits with status 2."""
+    """Note on a file or tensor that exists but cannot be read.
+
+    If a dump has such a note, its comparison exits with status 2."""
 
     @classmethod
     def left_out(cls, error: FormatError) -> str:

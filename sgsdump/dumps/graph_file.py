@@ -118,7 +118,10 @@ def save_graph(graph: bytes, dump: Path) -> str:
     if len(graph) > MOST_BYTES:
         return f"the model's graph is not saved beside {dump}: too large ({len(graph):,} bytes)"
     if is_file(path) and not _is_own(path):
-        return f"the model's graph is not saved beside {dump}: sgsdump did not write the existing file {path}"
+        return (
+            f"the model's graph is not saved beside {dump}: {path} already exists and was not written by "
+            "sgsdump, so it was not overwritten"
+        )
     tie = tie_of(file)
     entry = json.dumps({"size": tie.size, "checksum": tie.checksum, "graph": _digest(graph)})
     try:

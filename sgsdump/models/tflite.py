@@ -167,7 +167,7 @@ def _tensor(table: Table, extents: list[tuple[int, int]]) -> _Tensor:
     sizes = table.numbers(7, "i4")
     sizes = table.numbers(0, "i4") if not len(sizes) else sizes
     if len(sizes) > _MOST_AXES:
-        raise FormatError(f"has a tensor of {len(sizes)} axes")
+        raise FormatError(f"has a tensor with {len(sizes)} axes; at most {_MOST_AXES} are supported")
     shape = tuple(int(size) if size >= 0 else None for size in sizes)
     if buffer >= len(extents):
         raise FormatError(f"has a tensor in buffer {buffer}, but has only {len(extents)} buffers")

@@ -89,7 +89,7 @@ def _operator_text(finding: Finding, by_flow: bool) -> str:
     if facts.get("how") == PACKED:
         return (
             f"the quantised weights of {_subject(finding)} differ between sample and benchmark; the output error "
-            f"is {figures['times']:.3g} times the error that 8-bit weights cause"
+            f"is {figures['times']:.3g} times the error expected from 8-bit weights"
         )
     if facts.get("how") == ACCUMULATION:
         return (

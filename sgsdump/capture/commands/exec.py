@@ -173,7 +173,9 @@ def _add_own_options(parser: argparse._ActionsContainer) -> None:
         ),
     )
     parser.add_argument(
-        "--tree", action="store_true", help="write a file per tensor, as msit does (default: two files per round)"
+        "--tree",
+        action="store_true",
+        help="write a file per tensor, as msit does (default: two files per round, one execution of the model)",
     )
     parser.add_argument(
         "--with-source",
@@ -233,7 +235,7 @@ def add_msit_options(parser: argparse._ActionsContainer) -> None:
         metavar="A,B",
         help=(
             "steps to dump, as pairs of first and last step, such as 3,5,7,7 for steps 3 to 5 and step "
-            "7; all dumps every step (default: 0,0)"
+            "7, or the word all for every step (default: 0,0)"
         ),
     )
     parser.add_argument(

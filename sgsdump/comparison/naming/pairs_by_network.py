@@ -184,16 +184,26 @@ def _weights(networks: Iterable[Nodes]) -> Iterator[tuple[int, str]]:
 def _one_sided(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> Iterator[tuple[int, OneSided]]:
     """Yield tensors of paired operators and modules that an operator without a partner produced.
 
-    These are inputs of paired operators, and inputs and outputs of paired modules.
+    These are inputs of paired operators, and inputs and outputs of paired modules. If a dump records no inputs of an
+    operator, they are the outputs of paired operators that read such a tensor.
     """
     nodes = list(nodes)
     paired = {node for both in nodes for node in both[:2]}
+    folded = {node for both in nodes for node in both.ends}
     modules = {node for both in nodes if both.sample.is_module and both.benchmark.is_module for node in both[:2]}
     for side, name in zip(networks, ("sample", "benchmark")):
         inner, outer = paired.intersection(side.inner), [node for node in side if node.is_outer and node in modules]
         made = [(record, side.maker(node, slot)) for node in inner for slot, record in node.inputs.items()]
         made += [(record, side.giver(node, slot)) for node in outer for slot, record in node.outputs.items()]
         made += [(record, side.giver(node, slot, "in")) for node in outer for slot, record in node.inputs.items()]
+        made += [
+            (record, maker)
+            for node in inner
+            if not node.inputs
+            for maker in side.feeding.get(node.place, ())
+            if maker not in folded
+            for record in node.outputs.values()
+        ]
         for record, maker in made:
             if maker is not None and maker not in paired and maker.outputs:
                 yield id(record), _of_one_side(side, maker, paired, name)

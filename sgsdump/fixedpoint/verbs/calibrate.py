@@ -202,8 +202,9 @@ def calibrate(
     processes : int
         Number of processes that run the model on the data. The number does not change the result.
     metric : str or callable, optional
-        Your accuracy metric: a function f(outputs, float_outputs) -> number, or ``FILE.py:f``. The attribute ``metric``
-        of the result has the means of this metric.
+        Your accuracy metric: a function f(outputs, float_outputs) -> number, or ``FILE.py:f``. The attribute
+        ``metric`` of the result has the mean of this function over the images, for the float model and for the fixed
+        model.
     range_room : bool
         If True, widen INT16 ranges by half or more for unseen images. Ranges of a quant file are not widened.
     plan_of : str or Path, optional
