@@ -81,7 +81,8 @@ def as_arguments(values: object) -> dict[str, str]:
 class Damage(str):
     """Note on a file or tensor that exists but cannot be read.
 
-    If a dump has such a note, its comparison exits with status 2."""
+    If a dump has such a note, its comparison exits with status 2.
+    """
 
     @classmethod
     def left_out(cls, error: FormatError) -> str:

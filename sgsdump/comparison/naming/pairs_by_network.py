@@ -190,6 +190,7 @@ def _one_sided(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> Iter
     nodes = list(nodes)
     paired = {node for both in nodes for node in both[:2]}
     folded = {node for both in nodes for node in both.ends}
+    operators = {node for both in nodes if not any(one.is_module for one in both[:2]) for node in both[:2]}
     modules = {node for both in nodes if both.sample.is_module and both.benchmark.is_module for node in both[:2]}
     for side, name in zip(networks, ("sample", "benchmark")):
         inner, outer = paired.intersection(side.inner), [node for node in side if node.is_outer and node in modules]
@@ -199,7 +200,7 @@ def _one_sided(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> Iter
         made += [
             (record, maker)
             for node in inner
-            if not node.inputs
+            if node in operators and not node.inputs
             for maker in side.feeding.get(node.place, ())
             if maker not in folded
             for record in node.outputs.values()
