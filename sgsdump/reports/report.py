@@ -317,7 +317,11 @@ def _added(figures: Figures) -> float:
 
 def _first(comparison: Comparison, thresholds: Thresholds) -> str:
     """Return the layer of the first finding that names a layer."""
-    where = (finding.layer for finding in comparison.findings(thresholds) if finding.kind in _WHERE)
+    findings = (finding for finding in comparison.findings(thresholds) if finding.kind in _WHERE)
+    # An operator that only one side has is no layer of the page; the layers that use its result are.
+    where = (
+        name for finding in findings for name in (finding.names if "only_in" in finding.facts else [finding.layer])
+    )
     return next((name for name in where if name), "")
 
 

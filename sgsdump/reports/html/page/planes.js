@@ -85,7 +85,8 @@ function paint(map, values, low, high, colours) {
   const times = high > low ? 255 / (high - low) : 0;
   for (let i = 0; i < values.length; i++) {
     const value = values[i];
-    const rgb = Number.isFinite(value) ? colours[clamp(Math.round((value - low) * times), 0, 255)] : ODD;
+    const at = times ? clamp(Math.round((value - low) * times), 0, 255) : 128;
+    const rgb = Number.isFinite(value) ? colours[at] : ODD;
     image.data.set([rgb[0], rgb[1], rgb[2], 255], i * 4);
   }
   context.putImageData(image, 0, 0);

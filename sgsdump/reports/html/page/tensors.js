@@ -56,7 +56,7 @@ function drawPlane(holder, plane) {
     const map = el("canvas", { width: columns, height: rows, role: "img", "aria-label": `${what}, ${height} × ${width}` });
     paint(map, values, low, high, colours);
     const ring = el("span", { class: "worst-place" }),
-      frame = el("div", { class: "plane" }, map, plane.single ? null : ring);
+      frame = el("div", { class: "plane" }, map, plane.single || plane.most === 0 ? null : ring);
     ring.style.left = `${((plane.column + 0.5) / width) * 100}%`;
     ring.style.top = `${((plane.row + 0.5) / height) * 100}%`;
     hoverValues(map, plane);
@@ -88,7 +88,9 @@ function legendOf(plane) {
 function differenceLegend(plane) {
   return [
     el("span", {}, `difference ${show(-plane.most)} `, scaleBar(PALETTES.differences), ` ${show(plane.most)}`),
-    el("span", {}, `○ largest difference: ${placeText(plane, plane.row, plane.column)}`),
+    plane.most === 0
+      ? el("span", {}, "no difference")
+      : el("span", {}, `○ largest difference: ${placeText(plane, plane.row, plane.column)}`),
   ];
 }
 
