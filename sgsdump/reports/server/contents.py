@@ -19,7 +19,6 @@ import numpy as np
 from sgsdump.comparison.alignment import Pair
 from sgsdump.errors import SgsdumpError
 from sgsdump.progress import Advance
-from sgsdump.reports.html.document import render
 from sgsdump.reports.report import Report
 from sgsdump.reports.tensors.planes import PairPlanes, pair_planes
 from sgsdump.reports.tensors.views import bars_of, errors_of, largest_of_parts
@@ -55,6 +54,9 @@ class Page:
     def start(self) -> None:
         """Do nothing, because nothing is compared."""
 
+    def stop(self) -> None:
+        """Do nothing, because nothing is compared."""
+
     def answer(self, path: str) -> Sent | None:
         """Return the page for the empty path."""
         return None if path else Sent("text/html; charset=utf-8", self._data, {})
@@ -84,6 +86,10 @@ class Contents:
         if compare is not None:
             self._thread = threading.Thread(target=self._run, args=(compare,), daemon=True)
 
+    def stop(self) -> None:
+        """End the comparison after the layers that it reads now."""
+        self._counter.is_stopped = True
+
     def start(self) -> None:
         """Start the comparison, if there is one."""
         if self._is_running:
@@ -96,6 +102,8 @@ class Contents:
                 self._shown, self._page, self._is_compared = shown, None, True
         except SgsdumpError as error:
             self._failure = str(error)
+        except _Stopped:
+            pass
         finally:
             self._is_running = False
 
@@ -125,6 +133,8 @@ class Contents:
         }
 
     def _page_sent(self) -> Sent:
+        from sgsdump.reports.html.document import render
+
         with self._reading:
             if self._page is None:
                 self._page = render(self._shown.report, served=True).encode()
@@ -169,11 +179,16 @@ class Contents:
         return Sent("application/octet-stream", values.astype("<f4", copy=False).tobytes(), headers)
 
 
+class _Stopped(Exception):
+    """The server ends before the comparison does."""
+
+
 class _Counter:
     """Progress of the comparison, for the page."""
 
     done = 0
     of = 0
+    is_stopped = False
 
     @contextmanager
     def _counted(self, total: int | None) -> Any:
@@ -181,6 +196,8 @@ class _Counter:
 
         def advance(done: int, total: int | None = None) -> None:
             self.done = done
+            if self.is_stopped:
+                raise _Stopped
 
         yield advance
 

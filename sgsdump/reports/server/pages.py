@@ -8,7 +8,6 @@ from pathlib import Path
 
 from sgsdump.comparison.align import align_names
 from sgsdump.comparison.alignment import Pair, has_own_inputs
-from sgsdump.comparison.compare import compare
 from sgsdump.dumps.dump import Dump
 from sgsdump.errors import ValuesError
 from sgsdump.files.bounded_read import read_bytes
@@ -43,6 +42,8 @@ def of_dumps(
 
 
 def _compared(context: Context, stages: Sequence[Stage], progress: Progress) -> Shown:
+    from sgsdump.comparison.compare import compare  # imported while the page is already open
+
     sample, benchmark = context.sample, context.benchmark
     assert sample is not None and benchmark is not None
     comparison = compare(sample, benchmark, stages=stages, details=True, progress=progress)

@@ -63,6 +63,7 @@ class PageServer(ThreadingHTTPServer):
         except KeyboardInterrupt:
             pass
         finally:
+            self.contents.stop()
             self.server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:

@@ -163,8 +163,10 @@ function nameSteepest() {
         ` ▲ ${layer.known.has(WHERE) || !measuredHere ? show(layer[WHERE]) : ""}`,
       ),
     );
-  $("steepest").append(measuredHere ? "Gives back most:" : "Rises most:", ...buttons);
-  $("steepest").hidden = !buttons.length;
+  const first = layers[data.first];
+  const cause = first ? ["Cause:", button({ title: first.name }, () => select(first.place), written(short(first.name, 40)))] : [];
+  $("steepest").append(...cause, measuredHere ? "Gives back most:" : "Rises most:", ...buttons);
+  $("steepest").hidden = !buttons.length && !first;
 }
 
 function startDepth() {
