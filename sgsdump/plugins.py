@@ -6,8 +6,8 @@ A plug-in is a record ``PLUGIN = Plugin(...)``. sgsdump's own plug-ins, ``OWN``,
     [project.entry-points."sgsdump.plugins"]
     toy = "sgsdump_toy:PLUGIN"
 
-sgsdump first searches its own commands, formats, names and file readers. If sgsdump has no match, installed plug-ins are
-searched. ``sgsdump --help`` always lists the commands of installed plug-ins. If a plug-in cannot be loaded, sgsdump
+sgsdump first searches its own commands, formats, names and file readers. If sgsdump has no match, installed plug-ins
+are searched. ``sgsdump --help`` always lists the commands of installed plug-ins. If a plug-in cannot be loaded, sgsdump
 issues one warning. All other functions of sgsdump work. ``SGSDUMP_NO_PLUGINS=1`` disables all installed plug-ins.
 """
 
@@ -57,7 +57,8 @@ class Command(NamedTuple):
 class Plugin(NamedTuple):
     """Tables of names and targets that a plug-in adds.
 
-    A target is a string ``module:attribute``. In the tables ``names`` and ``modules``, a target is the name of a module.
+    A target is a string ``module:attribute``. In the tables ``names`` and ``modules``, a target is the name of a
+    module.
 
     Attributes
     ----------

@@ -82,7 +82,7 @@ def _lines_of(finding: Finding) -> Iterator[str]:
     if finding.kind == "outside":
         yield f"First operator outside its rounding bound: {operator}."
         yield (
-            f"    Element {figures['index']:.0f} is {figures['value']:.9g}. The exact result is "
+            f"  Element {figures['index']:.0f} is {figures['value']:.9g}. The exact result is "
             f"{figures['reference']:.9g}. The error is {_units(figures['error'])} in the last place "
             f"of {facts['dtype']}, and the bound is {figures['bound']:.3g}. {figures['outside']:.0f} "
             f"of {figures['count']:.0f} elements exceed the bound."

@@ -16,9 +16,9 @@ the target:
   folder of .npy files.
 
 data that the target format cannot store:
-  Before writing, convert lists the data that the target format cannot store, with one line per kind of loss. With
-  --strict, nothing is written in this case. The exit status is 1 if tensors
-  were left out, 2 on errors.
+  Before writing, convert lists the data that the target format cannot store,
+  with one line per kind of loss. With --strict, nothing is written in this
+  case. The exit status is 1 if tensors were left out, 2 on errors.
 
 layouts and types:
   --layout logical undoes the layouts of a device (NC1HWC0, FRACTAL_NZ, ...) if

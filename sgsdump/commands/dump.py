@@ -17,9 +17,10 @@ several inputs:
   out_1.bin.
 
 the graph beside the dump:
-  OUT.bin.graph.onnx holds the nodes and names of the model, but no weights.
-  The commands compare and report read this graph file to find which layer feeds which. You may
-  delete the file. If you rename the dump, also rename the graph file beside the dump.
+  OUT.bin.graph.onnx holds the nodes and names of the model, but no weights. The
+  commands compare and report read this graph file to find which layer feeds
+  which. You may delete the file. If you rename the dump, also rename the graph
+  file beside the dump.
 
 Caffe models:
   Blobs are dumped as pycaffe shows them: the first input is omitted, and an

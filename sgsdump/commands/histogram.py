@@ -7,8 +7,9 @@ examples:
   sgsdump histogram padded_integers.bin log/tensor_min_max.txt --parse-net parse_net.txt
 
 the charts:
-  The blue histogram shows how often each value occurs. Red dashed lines: minimum and maximum of the
-  range. Constants are not drawn. An existing folder is renamed.
+  The blue histogram shows how often each value occurs. Red dashed lines:
+  minimum and maximum of the range. Constants are not drawn. An existing folder
+  is renamed.
 
 the inputs:
   Use a dump of the float model, and the ranges of the same model:
@@ -75,10 +76,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_argument_group("input dump")
     add_parse_net(source)
     add_run(source)
-    add_scheduler(source, "count the values")
+    add_scheduler(source, "count the values for the histograms")
     output = parser.add_argument_group("output")
     add_output(output, "folder for the charts (default: %(default)s)", "FOLDER", Path("Histograms"))
-    add_json(output, "write the distribution of every layer in its range as JSON")
+    add_json(output, "write as JSON how the values of every layer are distributed within the layer's calibration range")
 
 
 def run(args: argparse.Namespace) -> int:

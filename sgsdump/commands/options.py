@@ -101,8 +101,11 @@ def add_model(
     """Add ``-m/--model``; for Caffe, ``--weight-file``; ``--model-inputs`` and ``--model-outputs``."""
     parser.add_argument("-m", "--model", type=Path, required=required, help=text)
     parser.add_argument("--weight-file", type=Path, metavar="W.caffemodel", help="weights of a Caffe model")
-    for end, verb in (("inputs", "begins"), ("outputs", "ends")):
-        text = f"cut the model: tensors at which the part {verb}"
+    for end, part in (
+        ("inputs", "the part after these tensors, which become its inputs"),
+        ("outputs", "the part that computes these tensors, which become its outputs"),
+    ):
+        text = f"cut the model: run only {part}"
         parser.add_argument(f"--model-{end}", nargs="+", default=(), metavar="NAME", help=text)
 
 
@@ -284,15 +287,18 @@ def add_validate(parser: argparse._ActionsContainer, text: str) -> None:
     parser.add_argument("--validate", metavar="IMAGES", help=text)
 
 
-def add_judges(parser: argparse._ActionsContainer, judged: str, metric: str, some: str = "some of -i") -> None:
+def add_judges(parser: argparse._ActionsContainer, measured: str, metric: str, some: str = "some of -i") -> None:
     """Add ``--metric``, ``--evaluate`` and ``--validate``.
 
-    judged  what the images judge.
-    metric  what the metric is for.
-    some    the images that judge without ``--evaluate``.
+    measured  the errors that are measured on the images.
+    metric    the use of the metric.
+    some      the images without ``--evaluate``.
     """
-    add_metric(parser, f"your own accuracy function, {metric}; or {', '.join(AGREEMENTS)}, {NO_AGREEMENT}")
-    parser.add_argument("--evaluate", metavar="IMAGES", help=f"images on which {judged} are judged (default: {some})")
+    built_in = f"a built-in metric: {', '.join(AGREEMENTS)}; or {NO_AGREEMENT}"
+    add_metric(parser, f"your own accuracy function, {metric}; or {built_in}")
+    parser.add_argument(
+        "--evaluate", metavar="IMAGES", help=f"images on which the {measured} are measured (default: {some})"
+    )
     add_validate(
         parser, "held-out images on which the recommendation is verified; these images do not influence any choice"
     )
@@ -337,7 +343,7 @@ def add_th1(parser: argparse._ActionsContainer, *short: str, text: str, default:
 
 def add_num_process(
     parser: argparse._ActionsContainer,
-    text: str = "number of processes that run images; results do not depend on N",
+    text: str = "number of processes that run the model on images; results do not depend on N",
     default: int | None = 1,
 ) -> None:
     """Add ``--num-process``."""

@@ -7,11 +7,11 @@ examples:
   sgsdump report diagnosis --before diagnosis_of_monday -o since_monday.html
 
 the file:
-  You can open or email the HTML file; the file loads nothing from the network. It has the verdict, the
-  error over the depth of the model, and a table of all layers to sort and
-  search. For a selected layer, it shows histograms, the error per channel, and
-  where in the image the error is. --ranges adds the minimum, the maximum and
-  the 256 levels between them to the histograms.
+  You can open or email the HTML file; the file loads nothing from the network.
+  It has the verdict, the error over the depth of the model, and a table of all
+  layers to sort and search. For a selected layer, it shows histograms, the
+  error per channel, and where in the image the error is. --ranges adds the
+  minimum, the maximum and the 256 levels between them to the histograms.
 
 exit status:
   0, or 2 on errors. To fail a build, use sgsdump compare --html FILE, which
@@ -138,9 +138,7 @@ def _report_of_two(options: Options, before: Path, facts: Sequence[tuple[str, st
     asked |= {"--runs": options.runs, "--step": options.reading.step, "--rank": options.reading.rank}
     for name, value in asked.items():
         if value not in (None, False):
-            raise ConfigError(
-                f"option {name} applies to dumps, but --before compares two diagnoses; omit one of these two options"
-            )
+            raise ConfigError(f"{name} applies to dumps, but --before compares two diagnoses; omit one of the two")
     check_outputs([options.output], [options.sample / FILE, before / FILE])
     report = report_of_two(read_diagnosis(options.sample), read_diagnosis(before))
     return _written(replace(report, facts=(*report.facts, *facts)), options.output)

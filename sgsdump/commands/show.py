@@ -17,11 +17,12 @@ trees of several runs (steps, ranks, graphs):
   TREE@step=3,rank=0,graph=NAME.
 
 one tensor:
-  NAME is the name of a tensor, or its line number in the list, counted from 0: #3 is the fourth line.
-  OPERATIONS select a part, [0:2,3], or reorder the axes, (0,2,3,1); separate
-  several with ;. Values are real numbers in the logical layout if the original
-  shape is known; --stored shows the values of the file. If the graph of the
-  model is beside the dump, the layers before and after are shown too.
+  NAME is the name of a tensor, or its line number in the list, counted from 0:
+  #3 is the fourth line. OPERATIONS select a part, [0:2,3], or reorder the axes,
+  (0,2,3,1); separate several with ;. Values are real numbers in the logical
+  layout if the original shape is known; --stored shows the values of the file.
+  If the graph of the model is beside the dump, the layers before and after are
+  shown too.
 
 two dumps (--against):
   Shows the values of NAME that differ most: index, both values, error and
@@ -33,9 +34,9 @@ fixed models:
 
 the SDK's model files (.sim, .img):
   Lists operators with their options, and tensors with shape, type, format,
-  scale, zero point, range, working memory and domain. With --against and another .sim file, show prints the tensors
-  whose types, formats, scales or ranges differ. Reading .img
-  files is experimental.
+  scale, zero point, range, working memory and domain. With --against and
+  another .sim file, show prints the tensors whose types, formats, scales or
+  ranges differ. Reading .img files is experimental.
 
 operators of a model (--operators):
   Accepts ONNX, a program of torch.export.save (.pt2), a graph text of

@@ -74,7 +74,8 @@ def compare(
     metrics : sequence of str or mapping
         Additional metrics, stored in ``extra`` of each row: names from ``METRICS``, or {name: function} with your own
         functions f(sample, benchmark) -> number. sgsdump calls each of your functions once per pair of tensors. The
-        arguments are the real (dequantised) values of both tensors, as two arrays of equal shape. {name: None} selects a metric of ``METRICS``.
+        arguments are the real (dequantised) values of both tensors, as two arrays of equal shape. {name: None} selects
+        a metric of ``METRICS``.
     settings : Settings, optional
         Parameters of the metrics in ``METRICS``.
     compatible : str, optional

@@ -39,10 +39,10 @@ _DTYPES = ("sample_dtype", "benchmark_dtype")
 def frame_of(rows: Sequence[Row]) -> pandas.DataFrame:
     """Return a DataFrame with one line per compared layer and the columns of the CSV file.
 
-    Each additional metric has a column with the name of the metric. For the metric NAME of a vendor tool, the column
-    is ``vendor NAME``. For layers whose dumps hold statistics instead of values, the column ``statistics_error`` is the largest relative error of the statistics. A
-    comparison of several runs also has the columns ``runs``, ``worst_run``, ``worst_cos``, ``worst_rmse``, ``mean_cos``
-    and ``mean_rmse``. Raise MissingExtra if pandas is not installed.
+    Each additional metric has a column with the name of the metric. For the metric NAME of a vendor tool, the column is
+    ``vendor NAME``. For layers whose dumps hold statistics instead of values, the column ``statistics_error`` is the
+    largest relative error of the statistics. A comparison of several runs also has the columns ``runs``, ``worst_run``,
+    ``worst_cos``, ``worst_rmse``, ``mean_cos`` and ``mean_rmse``. Raise MissingExtra if pandas is not installed.
     """
     columns = [*_FACTS, *_NUMBERS, *dict.fromkeys(name for row in rows for name in _further(row))]
     columns += [*_COUNTS, *_DTYPES, "misnamed", "note"]
@@ -276,7 +276,8 @@ class Comparison:
     def passes(self, thresholds: Thresholds = DOCUMENTED) -> bool:
         """Return whether all rows are within the limits, ``suspects`` is empty, and all pairs could be compared.
 
-        Missing layers do not affect the result of this method; ``is_complete`` checks for missing layers. A comparison without rows does not pass.
+        Missing layers do not affect the result of this method; ``is_complete`` checks for missing layers. A comparison
+        without rows does not pass.
 
         Parameters
         ----------
@@ -331,7 +332,8 @@ class Comparison:
         Raises
         ------
         KeyError
-            If no row has this name. The error message lists similar names, or gives the reason why the tensor was not compared.
+            If no row has this name. The error message lists similar names, or gives the reason why the tensor was not
+            compared.
         IndexError
             If the number is out of range.
         """

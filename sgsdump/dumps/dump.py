@@ -164,10 +164,10 @@ class _Once:
 class Dump(Mapping[str, Tensor]):
     """The tensors of one run: ``records`` in file order, and a read-only mapping from name to tensor.
 
-    The keys of the mapping are the tensor names in file order, without duplicates. ``dump[name]`` returns the first output with that name. If
-    no output has that name, ``dump[name]`` returns the first model input with that name, or else the first constant. Unlike
-    the mapping, ``records`` also contains tensors with repeated names: later outputs, and the inputs of each
-    operator.
+    The keys of the mapping are the tensor names in file order, without duplicates. ``dump[name]`` returns the first
+    output with that name. If no output has that name, ``dump[name]`` returns the first model input with that name, or
+    else the first constant. Unlike the mapping, ``records`` also contains tensors with repeated names: later outputs,
+    and the inputs of each operator.
 
     Parameters
     ----------
@@ -182,7 +182,8 @@ class Dump(Mapping[str, Tensor]):
     notes : iterable of str
         Messages of the reader: skipped files, surplus bytes, tensors without values.
     network : callable
-        Function that returns the operators by ``op_index`` (``Operator``). The function is called at most once, when the operators are first needed.
+        Function that returns the operators by ``op_index`` (``Operator``). The function is called at most once, when
+        the operators are first needed.
 
     Attributes
     ----------
@@ -363,8 +364,8 @@ class Dump(Mapping[str, Tensor]):
 
         Notes
         -----
-        Reading values of the dump's tensors afterwards raises ValuesError. Arrays that were read before ``close`` stay valid. A
-        memory-mapped file is unmapped when the last array that refers to the file is deleted.
+        Reading values of the dump's tensors afterwards raises ValuesError. Arrays that were read before ``close`` stay
+        valid. A memory-mapped file is unmapped when the last array that refers to the file is deleted.
         """
         owner = f"the dump {self.path}" if self.path else "its dump"
         for record in self.records:

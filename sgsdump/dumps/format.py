@@ -64,10 +64,11 @@ class Format:
     name : str
         Format name in ``--to`` and ``save_dump(format=...)``.
     recognises : callable
-        ``(path, head) -> bool``. Return True if ``read`` should try to read ``path``. ``head`` holds the first ``HEAD_BYTES`` bytes
-        of the file; it is empty for a folder.
+        ``(path, head) -> bool``. Return True if ``read`` should try to read ``path``. ``head`` holds the first
+        ``HEAD_BYTES`` bytes of the file; it is empty for a folder.
     read : callable
-        ``(path) -> Dump``. Read the headers immediately, and read values only on request. Raise FormatError if the file is damaged.
+        ``(path) -> Dump``. Read the headers immediately, and read values only on request. Raise FormatError if the file
+        is damaged.
     write : callable or None
         ``(records, path, variant) -> None``. Write the records atomically, with one record in memory at a time.
         ``variant`` is a ``Dump.variant`` that ``read`` returned, or None for the usual variant. For a folder format,

@@ -198,7 +198,8 @@ def _is_kept(dump: object, target: Target) -> bool:
 def _watched(records: Iterable[Record], facts: list[Record], target: Target, on_loss: str) -> Iterator[Record]:
     """Yield the records and append their metadata to ``facts``.
 
-    After the last record, the function checks whether the format would lose metadata or values. If this check raises an error, the writer stops before renaming the temporary file.
+    After the last record, the function checks whether the format would lose metadata or values. If this check raises an
+    error, the writer stops before renaming the temporary file.
     """
     for record in records:
         tensor = record.tensor

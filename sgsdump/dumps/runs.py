@@ -179,7 +179,7 @@ def how_to_choose(path: Path, choice: Choice, runs: Sequence[Run]) -> str:
     chosen_facts = [f"{name}={value}" for name, value in asked if value not in (None, "")]
     how = f"write {path}@{','.join([*chosen_facts, *(f'{name}=…' for name in different)])}"
     if "graph" not in different and not choice:
-        return f"choose one run with {' and '.join((f'--{name}' for name in different))}, or {how}"
+        return f"choose one run with {' and '.join(f'--{name}' for name in different)}, or {how}"
     unnamed = "graph" in different and not all(run.graph for run in runs)
     return f"{how} (graph={NO_GRAPH} for the run without a graph)" if unnamed else how
 

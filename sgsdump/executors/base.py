@@ -1,9 +1,9 @@
 """The interface of an executor, which runs models with one back-end.
 
-There are four calls: ``init``, ``load_model``, ``execute`` (any number of times, then possibly another
-``load_model``) and ``release``. The base class checks the order of these calls. sgsdump runs every back-end through an executor. sgsdump
-finds executors of plug-ins through the entry-point group ``sgsdump.executors``. At the end of a ``with`` statement,
-an executor releases its resources, also after an error::
+There are four calls: ``init``, ``load_model``, ``execute`` (any number of times, then possibly another ``load_model``)
+and ``release``. The base class checks the order of these calls. sgsdump runs every back-end through an executor.
+sgsdump finds executors of plug-ins through the entry-point group ``sgsdump.executors``. At the end of a ``with``
+statement, an executor releases its resources, also after an error::
 
     with open_executor("ort") as executor:
         executor.load_model(proto)
@@ -39,7 +39,8 @@ class Executor(ABC):
     """Base class of all back-ends.
 
     A subclass implements ``on_load`` and ``on_execute``, and overrides ``on_init``, ``on_release``, ``check_model`` and
-    ``plain`` if needed. The four public methods check the order of the calls, and check all options, names, feeds and results.
+    ``plain`` if needed. The four public methods check the order of the calls, and check all options, names, feeds and
+    results.
 
     Attributes
     ----------

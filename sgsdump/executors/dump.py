@@ -64,8 +64,9 @@ def dump(model: str | Path, data: Data, **beside: Unpack[Beside]) -> Dump:
     Returns
     -------
     Dump
-        One record per tensor, in the dtype of the model. Integer tensors of a quantised model keep their scale.
-        Tensors of types that no dump format can store are converted to floats. ``notes`` lists tensors that were skipped and tensors with NaN or Inf.
+        One record per tensor, in the dtype of the model. Integer tensors of a quantised model keep their scale. Tensors
+        of types that no dump format can store are converted to floats. ``notes`` lists tensors that were skipped and
+        tensors with NaN or Inf.
 
     Raises
     ------

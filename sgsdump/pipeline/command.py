@@ -87,7 +87,7 @@ MODES = Modes(
 )
 KINDS = {
     "full": "every tensor of a model",
-    "once": "one tensor of a model",
+    "once": "a single tensor of a model",
     "range": "the tensors between two tensors of a model",
     "list": "the named tensors of a model",
 }
@@ -116,7 +116,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         examples = "".join(f"\n  sgsdump pipeline {kind} {words}" for words in EXAMPLES[kind])
         sub = kinds.add_parser(
             kind,
-            help=tensors,
+            help=f"dump {tensors}",
             description=f"Dump {tensors}, and compare the dump with other runs.",
             epilog=f"examples:{examples}",
             formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -298,7 +298,7 @@ def _outside_text(finding: Finding) -> str:
     figures = finding.figures
     return (
         f"element {figures['index']:.0f} is {figures['value']:.9g} instead of "
-        f"{figures['reference']:.9g}: the error is {figures['error']:.3g} units in the last place of "
-        f"{finding.facts['dtype']}, and the bound is {figures['bound']:.3g} units; "
+        f"{figures['reference']:.9g}: error {figures['error']:.3g} units in the last place of "
+        f"{finding.facts['dtype']}, bound {figures['bound']:.3g} units; "
         f"{figures['outside']:.0f} of {counted(int(figures['count']), 'element')} exceed the bound"
     )

@@ -28,7 +28,8 @@ class Calibrated(Protocol):
 class Histograms:
     """Distributions of a dump's layers within their calibration ranges, in execution order.
 
-    A ``Histograms`` object is a collection of its layers. ``Histograms`` supports ``len``, iteration, and indexing by name, number or slice.
+    A ``Histograms`` object is a collection of its layers. ``Histograms`` supports ``len``, iteration, and indexing by
+    name, number or slice.
 
     Attributes
     ----------
@@ -124,7 +125,8 @@ class Histograms:
         Raises
         ------
         KeyError
-            If no layer has this name. The error message lists similar names, or gives the reason why the layer has no values.
+            If no layer has this name. The error message lists similar names, or gives the reason why the layer has no
+            values.
         IndexError
             If the number is out of range.
         """

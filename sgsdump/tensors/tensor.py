@@ -1,8 +1,8 @@
 """Tensor types: metadata (``TensorInfo``), and tensors whose values are loaded on request (``Tensor``).
 
 *Stored* values are the integers or floats in the file. *Real* values are the float32 numbers that the stored values
-represent. Floats are cast to float32, and complex numbers become pairs (real, imaginary). Integers are dequantised if their scale is known. Large
-tensors are converted in chunks while they are read (``Values``).
+represent. Floats are cast to float32, and complex numbers become pairs (real, imaginary). Integers are dequantised if
+their scale is known. Large tensors are converted in chunks while they are read (``Values``).
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class Tensor:
         ----------
         layout : str, optional
             None keeps the stored layout. ``"logical"`` converts a device layout to the logical layout. A layout such
-            as ``"NCHW"`` or ``"NHWC"`` … also puts the axes into this order. The layout of the tensor must have the
+            as ``"NCHW"`` or ``"NHWC"`` also puts the axes into this order. The layout of the tensor must have the
             same axes.
 
         Returns
@@ -289,7 +289,8 @@ class Tensor:
     def close(self, owner: str = "it") -> None:
         """Release the values. After ``close``, loading values raises ValuesError.
 
-        Existing arrays stay valid. A memory-mapped file stays mapped until the last array that refers to the file is deleted.
+        Existing arrays stay valid. A memory-mapped file stays mapped until the last array that refers to the file is
+        deleted.
         """
         why = f"the values of tensor {self.info.name!r} cannot be read: {owner} was closed; open it again"
 
@@ -390,9 +391,9 @@ def _are_real(dtype: np.dtype) -> bool:
 def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
     """Return the tensor in one of ``DEVICE_LAYOUTS``, or the tensor itself if it already has this layout.
 
-    Values are padded with zeros when they are loaded. The layout FRACTAL_NZ accepts tensors of any shape and treats
-    the last two dimensions as matrices. The other device layouts accept only tensors with a known axis order (NCHW, NHWC … or NCDHW …). Raises
-    ValuesError if the layout does not accept the tensor, or if the tensor has no values.
+    Values are padded with zeros when they are loaded. The layout FRACTAL_NZ accepts tensors of any shape and treats the
+    last two dimensions as matrices. The other device layouts accept only tensors with a known axis order (NCHW, NHWC …
+    or NCDHW …). Raises ValuesError if the layout does not accept the tensor, or if the tensor has no values.
     """
     if tensor.info.layout == layout:
         return tensor
@@ -415,8 +416,9 @@ def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
 def with_original_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Return a tensor in a device layout with its original shape added, for dumps that do not contain this shape.
 
-    With this shape, the method ``logical`` can convert the tensor to its logical layout. ATB stores the layout FRACTAL_NZ with the dimensions M1 and M0 merged: (…, N1, M, N0). Raises
-    ValuesError if the shape does not fit the stored values, or if the layout cannot be converted back.
+    With this shape, the method ``logical`` can convert the tensor to its logical layout. ATB stores the layout
+    FRACTAL_NZ with the dimensions M1 and M0 merged: (…, N1, M, N0). Raises ValuesError if the shape does not fit the
+    stored values, or if the layout cannot be converted back.
     """
     info = tensor.info
     if not is_device(info.layout):

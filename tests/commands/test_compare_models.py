@@ -39,7 +39,7 @@ def told(capsys, line):
 def test_which_weights_differ_and_by_how_much(capsys):
     status, out = told(capsys, "compare one.onnx two.onnx --json c.json --csv c.csv")
     assert status == 0 and "2 of 7 weights differ, 5 are equal." in out
-    assert "Only in two.onnx (1): onnx::MatMul_7" in out and "Only in one.onnx (1): fc.w" in out
+    assert "Weights only in two.onnx (1): onnx::MatMul_7" in out and "Weights only in one.onnx (1): fc.w" in out
     assert "sgsdump dump -m one.onnx" in out and "--match-by-value" in out and "diagnose" not in out
     rows = {row["name"]: row for row in json.loads(Path("c.json").read_text())["rows"]}
     # sum |a - b| / sum |b| of a and 1.05 a

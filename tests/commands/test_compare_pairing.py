@@ -36,7 +36,10 @@ def test_values_make_the_pairs_and_the_map_makes_them_again(clash, tmp_path, cap
     said = capsys.readouterr().out
     assert "Paired tensors: 1 by value, 1 by name." in said and f"Name map {names}: 1 pairs whose names differ." in said
     assert "paired by value with 'conv' of the sample" in said
-    assert "the sample's 'conv' is a different tensor: it is paired by value with 'norm'" in said
+    assert (
+        "the tensor 'conv' of the sample has this name but is a different tensor: this other tensor is "
+        "paired by value with 'norm'" in said
+    )
     assert json.loads(names.read_text()) == {"norm": "conv"}
     assert [row["paired"] for row in json.loads(document.read_text())["rows"]] == ["value", "name"]
     assert main(["compare", *clash, "--name-map", str(names), "--csv", str(second)]) == 0
@@ -82,11 +85,11 @@ def test_why_nothing_pairs_is_said_where_a_name_is_there_in_another_role(tmp_pat
     save_dump({"a": np.ones(3, np.float32)}, "a.npz")
     save_dump({"b": np.ones(3, np.float32)}, "b.npz")
     assert main(["compare", "a.npz", "b.npz"]) == 2
-    assert capsys.readouterr().err.endswith("but no name agrees; are both dumps of the same model?\n")
+    assert capsys.readouterr().err.endswith("but no output names match; are both dumps of the same model?\n")
     ones = np.ones(3, np.float32)
     save_dump(Dump([Record("out", 0, 0, "Conv", Tensor.of("x", ones))]), "sample.bin")
     save_dump(
         Dump([Record(io, 0, 0, "Conv", Tensor.of(name, ones)) for io, name in (("in", "x"), ("out", "y"))]), "b.bin"
     )
     assert main(["compare", "sample.bin", "b.bin"]) == 2
-    assert "but no name agrees; x: " in capsys.readouterr().err
+    assert "but no output names match; x: " in capsys.readouterr().err

@@ -166,7 +166,9 @@ def test_modules_of_other_names(place, dumped):
 def test_another_batch_is_not_comparable_and_does_not_differ(place, dumped):
     text = compared(place, dumped("--pair"), dumped())
     assert "Runs compared: 2; different: 0; with layers that cannot be compared: 2." in text
-    assert "layers cannot be compared, first 0_stem/input.0: sizes differ: sample 384 values [2, 3, 8, 8]" in text
+    assert (
+        "layers cannot be compared; the first is 0_stem/input.0: sizes differ: sample 384 values [2, 3, 8, 8]" in text
+    )
 
 
 def test_eager_against_traced(place, dumped):

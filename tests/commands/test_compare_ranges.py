@@ -44,7 +44,7 @@ def test_worst_first_with_the_side_that_is_wider(files, capsys):
     assert document["only_in_sample"] == ["odd"] and document["changes"][1]["benchmark"] == [-2, 2]
     printed = capsys.readouterr().out
     assert printed.splitlines()[1].split()[:2] == ["2.000", "benchmark"]
-    assert "Only in the benchmark (1): other" in printed
+    assert "Ranges that exist only in the benchmark (1): other" in printed
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_quant_file_by_channel_and_bit(files, capsys, name):
         ("one.txt absent.txt", "absent.txt"),
         ("one.txt cut.txt", "cut.txt:1: 'Name:c1, min: 0' is not"),
         ("one.txt third.txt", "no tensor in common"),
-        ("one.txt two.txt --limit sqnr=3", "only the metric 'apart' applies to calibration ranges"),
+        ("one.txt two.txt --limit sqnr=3", "for calibration ranges, only the metric 'apart' can have a limit"),
         ("one.txt two.txt --csv one.txt", "cannot write one.txt"),
     ],
 )

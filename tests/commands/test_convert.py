@@ -238,7 +238,11 @@ def test_a_tensor_that_cannot_be_read_does_not_lose_the_others(monkeypatch, caps
     monkeypatch.setattr("sgsdump.dumps.io.open_dump", lambda path: open_dump_of(records))
     assert run("in", "out.npz") == 1
     said = capsys.readouterr().out
-    assert "note: one thing" in said and "tensors left out: 1 ('b'): it is gone" in said and "1 tensors, npz" in said
+    assert (
+        "note: one thing" in said
+        and "tensors omitted from the output: 1 ('b'): it is gone" in said
+        and "1 tensors, npz" in said
+    )
     assert list(open_dump("out.npz")) == ["f"]
 
 

@@ -176,7 +176,7 @@ number = 3
         ("gives_none", "bad.py: gives_none() returned a None; yield a dictionary of arrays for each run"),
         ("nothing", "bad.py: nothing() gives no feeds"),
         ("one_dictionary", "bad.py: one_dictionary() returned a dict; yield a dictionary of arrays"),
-        ("endless", "bad.py: endless() returned 5 sets of inputs and does not end; limit the loader"),
+        ("endless", "bad.py: endless() returned 5 sets of inputs without ending; limit the loader"),
         ("number", "bad.py: number() returned a int; yield"),
         ("absent", "bad.py has no function absent()"),
     ],

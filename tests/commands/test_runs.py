@@ -52,7 +52,7 @@ def test_show_lists_the_runs_and_shows_the_one_that_is_chosen(tree: Path, capsys
         status, out, _ = said(capsys, "show", *words, "0_Add/output.0")
         assert status == 0 and "3" in out and "float32, [2, 2]" in out
     status, _, err = said(capsys, "show", tree, "0_Add/output.0")
-    assert status == 2 and err.count("\n") == 1 and "choose one with --step and --rank" in err
+    assert status == 2 and err.count("\n") == 1 and "choose one run with --step and --rank" in err
     status, _, err = said(capsys, "show", tree, "--csv", tree.parent / "x.csv")
     assert status == 2 and "holds 4 runs" in err and not (tree.parent / "x.csv").exists()
 

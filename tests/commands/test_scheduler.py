@@ -206,7 +206,7 @@ def test_what_a_worker_cannot_load_is_left_out_with_its_reason(dumps, capsys):
         return (lost if record.name == "conv1" else record.tensor.raw() for record in wanted)
 
     saved = save(records, dumps / "out.npz", Target("npz"), Terminal(bars=False), loading=loading)
-    assert saved.left_out == 1 and "tensors left out: 1 ('conv1'): it is gone" in capsys.readouterr().out
+    assert saved.left_out == 1 and "tensors omitted from the output: 1 ('conv1'): it is gone" in capsys.readouterr().out
     assert list(open_dump("out.npz")) == [record.name for record in records if record.name != "conv1"]
 
 

@@ -43,7 +43,7 @@ def test_what_has_become_of_each_layer(capsys):
     assert main("report tuesday --before monday".split()) == 0
     told = capsys.readouterr().out
     assert "Outputs: c RMSE 0.300000 → 0.300000" in told
-    assert "3 common layers: 1 better, 1 worse, 1 unchanged; 2 fail, 2 failed before." in told
+    assert "3 common layers: 1 better, 1 worse, 1 unchanged; failing layers: 2 now, 2 before." in told
     assert "Worst regressions: b RMSE 0.020000 → 0.200000." in told
     assert "Largest improvements: a RMSE 0.500000 → 0.050000." in told
     assert "Only in tuesday (1): new." in told and "Only in monday (1): gone." in told
@@ -66,8 +66,11 @@ def test_what_has_become_of_each_layer(capsys):
     [
         ("tuesday --before none", "none is not a folder of sgsdump diagnose: it has no layers.json"),
         ("float.npz --before monday", "float.npz is not a folder of sgsdump diagnose"),
-        ("tuesday float.npz --before monday", "a second dump is for dumps, but --before is for two diagnoses"),
-        ("tuesday --before monday --step 1", "--step is for dumps"),
+        (
+            "tuesday float.npz --before monday",
+            "a second dump applies to dumps, but --before compares two diagnoses",
+        ),
+        ("tuesday --before monday --step 1", "--step applies to dumps"),
         ("float.npz", "name the reference dump, or give --before OLDER_DIAGNOSIS"),
         ("tuesday --before monday -o monday/layers.json", "cannot write monday/layers.json"),
     ],

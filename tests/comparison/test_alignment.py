@@ -63,7 +63,10 @@ def test_duplicates_pair_in_order_and_the_surplus_is_reported():
 def test_slots_must_agree_and_a_wrong_one_is_said():
     found = align(dump(("split", 1)), dump(("split", 0)))
     assert not found.pairs
-    assert reasons(found.only_in_benchmark)["split"] == "the sample has a tensor of this name only as output 1, not 0"
+    assert (
+        reasons(found.only_in_benchmark)["split"]
+        == "in the sample, the tensor of this name is only output 1 of its operator, not output 0"
+    )
 
 
 def test_a_cut_name_pairs_with_the_only_one_that_begins_so():
@@ -143,18 +146,21 @@ def test_an_output_named_apart_pairs_whatever_its_slot(swapped):
         ([("in", 0, True)], "the benchmark has it only as a constant"),
         ([("in", 0, False), ("in", 1, True)], "the benchmark has it only as an input"),
         ([("in", 0, True), ("in", 1, False)], "the benchmark has it only as a constant"),
-        ([("out", 1, False)], "the benchmark has a tensor of this name only as output 1, not 0"),
+        (
+            [("out", 1, False)],
+            "in the benchmark, the tensor of this name is only output 1 of its operator, not output 0",
+        ),
         (
             [("out", 2, False), ("out", 1, False)],
-            "the benchmark has a tensor of this name only as output 1 and 2, not 0",
+            "in the benchmark, the tensor of this name is only output 1 and 2 of its operator, not output 0",
         ),
         (
             [("out", n, False) for n in (1, 2, 3)],
-            "the benchmark has a tensor of this name only as output 1 and 2 and 3, not 0",
+            "in the benchmark, the tensor of this name is only output 1 and 2 and 3 of its operator, not output 0",
         ),
         (
             [("out", n, False) for n in (1, 2, 3, 4)],
-            r"the benchmark has a tensor of this name only as output 4 names (1 …), not 0",
+            r"in the benchmark, the tensor of this name is only output 4 names (1 …) of its operator, not output 0",
         ),
         ([("out", 1, True)], "the benchmark has it only as a constant"),
     ],

@@ -48,8 +48,8 @@ PLANTED = {
     "channels swapped: channel 0 holds 2, 2 holds 0": aligned(swapped()).tobytes(),
     "NCHW instead of the simulator's NHWC": STORED.transpose(0, 3, 1, 2).tobytes(),
     "another image": RNG.integers(-30000, 30000, STORED.shape).astype(np.int16).tobytes(),
-    "a stale buffer: every value is 0": bytes(aligned(STORED).nbytes),
-    "a stale buffer: nothing was written after the first 123 values": half_written().tobytes(),
+    "the buffer is stale: every value is 0": bytes(aligned(STORED).nbytes),
+    "the buffer is stale: no output was written after the first 123 values": half_written().tobytes(),
     "the order of the outputs differs": aligned(OTHER.stored).tobytes(),
     "big endian": STORED.byteswap().tobytes(),
 }

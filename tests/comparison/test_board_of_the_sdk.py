@@ -59,8 +59,8 @@ PLANTED = {
     "channels swapped": lambda v: aligned(swapped(v)).tobytes(),
     "NCHW": lambda v: channels_first(v).tobytes(),
     "another image": lambda v: aligned(np.roll(v.reshape(-1), v.size // 3).reshape(v.shape)[..., ::-1] ^ 1).tobytes(),
-    "a stale buffer: nothing was written": lambda v: aligned(half(v)).tobytes(),
-    "a stale buffer: every value": lambda v: bytes(aligned(v).nbytes),
+    "the buffer is stale: no output was written": lambda v: aligned(half(v)).tobytes(),
+    "the buffer is stale: every value": lambda v: bytes(aligned(v).nbytes),
 }
 
 

@@ -186,4 +186,4 @@ def test_the_first_that_differs_has_its_line_of_the_program_and_inputs_are_equal
     good, bad = (program(("a", [X], X, {"n": 1}), ("b", [], X * factor, {})) for factor in (1, 2))
     [finding] = found(compare(bad, good))
     assert (finding.layer, finding.facts["inputs"], finding.facts["source"]) == ("b/output", "unknown", "net.py:1")
-    assert "called at net.py:1, is the first whose error exceeds rounding" in first_line(compare(bad, good))
+    assert "called at net.py:1, is the first operator whose error exceeds rounding" in first_line(compare(bad, good))

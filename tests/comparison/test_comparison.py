@@ -39,7 +39,8 @@ def test_same_name_another_tensor_is_found_in_either_dump_and_layout():
     comparison = sgsdump.compare(Dump([out(0, "245", folded), out(2, "z", last)]), benchmark)
     assert [row.name for row in comparison.suspects] == ["245"]
     other = (
-        "same name but a different tensor: its values match 246 after BatchNormalization (COS 1.000000, RMSE 0.000000)"
+        "the tensor of the same name is a different tensor: the values match 246 after "
+        "BatchNormalization (COS 1.000000, RMSE 0.000000)"
     )
     assert str(comparison.rows[0].misnamed) == other
     # what the values alone say is counted, and no threshold passes it
@@ -50,8 +51,8 @@ def test_same_name_another_tensor_is_found_in_either_dump_and_layout():
     comparison = sgsdump.compare(benchmark, Dump([out(0, "245", folded), out(2, "z", last)]))
     assert (
         str(comparison.rows[0].misnamed)
-        == "same name but a different tensor: its values match 246 of the sample after BatchNormalization "
-        "(COS 1.000000, RMSE 0.000000)"
+        == "the tensor of the same name is a different tensor: the values match 246 of the sample after "
+        "BatchNormalization (COS 1.000000, RMSE 0.000000)"
     )
 
 

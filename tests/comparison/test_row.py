@@ -92,7 +92,7 @@ def test_a_mask_of_minus_infinity_is_equal_to_itself():
     mask = np.triu(np.full((4, 4), -np.inf, np.float32), 1)
     row = only_row(mask, mask.copy())
     assert row.equal and row.passes() and row.error == 0 and row.verdict() == "warn"
-    assert row.note == "all values are equal, 6 of them -Inf"
+    assert row.note == "all values are equal; 6 of the values are -Inf"
     other = mask.copy()
     other[3, 0] = 1
     assert not only_row(other, mask).passes()

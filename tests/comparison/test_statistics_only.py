@@ -95,7 +95,7 @@ def test_rounding_to_the_narrower_type_is_no_cause() -> None:
 
 def test_nothing_in_common_and_other_sizes_are_not_comparable() -> None:
     for sample, said in (
-        (told(Statistics(max=1.0)), "the two dumps share neither values nor statistics of"),
+        (told(Statistics(max=1.0)), "the two dumps have no common values or statistics of"),
         (told(Statistics()), "^has no values: only statistics were dumped"),
         (told(TRUE, (3, 3)), r"shapes differ: sample \[3, 3\], benchmark \[2, 3\]"),
     ):

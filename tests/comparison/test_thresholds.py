@@ -57,7 +57,9 @@ def test_a_further_limit_is_the_least_where_higher_is_better_else_the_most(name,
 
 def test_a_limit_that_everything_is_within_is_refused():
     for limits in ({"max_rmse": math.inf}, {"max_mse": math.inf}, {"max_channel_rmse": math.inf}):
-        with pytest.raises(ConfigError, match=r"must be finite, not inf\. Omit the limit"):
+        with pytest.raises(
+            ConfigError, match=r"must be finite, not inf\. If the metric needs no limit, omit the limit"
+        ):
             Thresholds(**limits)
 
 

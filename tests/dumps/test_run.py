@@ -59,7 +59,7 @@ def test_what_cannot_be_chosen_is_told_with_what_there_is() -> None:
     with pytest.raises(ConfigError) as several:
         one_of(TREE, chosen(TREE, RUNS, Choice()), Choice())
     assert str(several.value) == (
-        f"tree holds 4 runs ({listed}); choose one with --step and --rank, or write tree@step=…,rank=…"
+        f"tree holds 4 runs ({listed}); choose one run with --step and --rank, or write tree@step=…,rank=…"
     )
     with pytest.raises(ConfigError, match=r"; write tree@step=2,rank=…$"):
         one_of(TREE, chosen(TREE, RUNS, Choice(2)), Choice(2))

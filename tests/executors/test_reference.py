@@ -67,7 +67,9 @@ def test_outputs_that_are_no_arrays_are_told() -> None:
     with open_executor("reference") as executor:
         executor.load_model(proto)
         assert_raises(ModelError, "'seq' cannot be returned: a sequence", lambda: executor.execute(["y", "seq"], feed))
-        assert_raises(ModelError, "'text' cannot be returned: holds text", lambda: executor.execute(["text"], feed))
+        assert_raises(
+            ModelError, "'text' cannot be returned: the output holds text", lambda: executor.execute(["text"], feed)
+        )
 
 
 def test_bfloat16_stays_bfloat16() -> None:
@@ -153,7 +155,7 @@ def test_what_the_evaluator_passes_over_is_refused(op_type, attributes, lengths,
     one = node(op_type, ["x", "w", "r", "b", "lengths"], "y", hidden_size=4, **attributes)
     proto = net([one], constants, {"x": STEPS.shape}, ["y"], 17).proto
     if refused:
-        with pytest.raises(ModelError, match=f"ignores {refused} of {op_type}"):
+        with pytest.raises(ModelError, match=f"ignores {refused} of the operator {op_type}"):
             reference(proto, STEPS)
     else:
         np.testing.assert_allclose(reference(proto, STEPS), run_all(proto, {"x": STEPS})["y"], rtol=1e-4, atol=1e-5)
@@ -162,5 +164,5 @@ def test_what_the_evaluator_passes_over_is_refused(op_type, attributes, lengths,
 def test_activations_the_evaluator_passes_over_are_refused() -> None:
     constants = {"w": np.ones((1, 12, 3), np.float32), "r": np.ones((1, 12, 4), np.float32)}
     one = node("GRU", ["x", "w", "r"], "y", hidden_size=4, activations=["Sigmoid", "Relu"])
-    with pytest.raises(ModelError, match="ignores activations of GRU"):
+    with pytest.raises(ModelError, match="ignores activations of the operator GRU"):
         reference(net([one], constants, {"x": STEPS.shape}, ["y"], 17).proto, STEPS)

@@ -385,7 +385,7 @@ BAD = {
     "missing package": (["full", "-f", "sdaa"], "sdaa"),
     "unknown model type": (["full", "-mt", "float17"], "float17"),
     "compare folder missing": (["full", "-cd", "none"], "does not exist: none"),
-    "compare folder empty": (["full", "-cd", "empty"], "no .npy file to compare with in empty"),
+    "compare folder empty": (["full", "-cd", "empty"], "the folder empty has no .npy file to compare with"),
     "golden without compare": (["full", "-g", "empty"], "-cd"),
     "compare with what is replaced": (["full", "-cd", "old/outputs", "-o", "old"], "; name another folder"),
     "negative threshold": (["full", "-cd", "old", "-t1", "-1"], "-t1 -1: a threshold must be 0 or more"),

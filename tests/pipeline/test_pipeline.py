@@ -284,7 +284,7 @@ def test_once_gives_what_it_can(tmp_path):
     assert list(made.dump_once()) == ["half2", "good"]
     assert list(made.dump_once([5, 3])) == ["half2", "good"]
     assert {"d/outputs/topoidx_00005__half2.npy", "d/outputs/good.npy"} <= files(tmp_path)
-    with pytest.raises(ConfigError, match="1 topological indices for 2 outputs"):
+    with pytest.raises(ConfigError, match="1 topological indices are given for 2 outputs"):
         made.dump_once([5])
 
 

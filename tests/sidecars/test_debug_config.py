@@ -79,8 +79,8 @@ def test_comments_and_blank_lines_do_not(written, line):
         ("hello world\n", "unknown option 'hello'; choose one of: dumpTensor"),
         ("dumpTensor dumpasstring\n", "dumpTensor and dumpasstring on one line"),
         ("dumpTensor path=.\n", "dumpTensor and path= on one line"),
-        ("dumpTensor=0\n", "the SDK reads this as dumpTensor on"),
-        ("dumpTensor off\n", "the SDK reads this as dumpTensor on"),
+        ("dumpTensor=0\n", "the SDK turns dumpTensor on for this line"),
+        ("dumpTensor off\n", "the SDK turns dumpTensor on for this line"),
         ("path = .\n", "write path=FOLDER"),
         ("path\n", "write path=FOLDER"),
         ("dumpTensor\npath= .\n", ":2: blanks around the path ' .'"),
@@ -172,7 +172,9 @@ def test_each_word_is_one_flag(written, word):
     "rest", ["=0", " 0", ":0", " off", "=OFF", "=False", " no", " none", "=disable", " = 0", "=0;", " off # x"]
 )
 def test_what_says_the_opposite_is_refused(written, rest):
-    with pytest.raises(ConfigError, match=r":1: .* the SDK reads this as dumpasstring on; .* write #dumpasstring"):
+    with pytest.raises(
+        ConfigError, match=r":1: .* the SDK turns dumpasstring on for this line; .* write #dumpasstring"
+    ):
         read(written(f"dumpasstring{rest}\n"))
 
 
@@ -199,7 +201,7 @@ def test_after_a_word_of_the_newer_sdk_anything_may_follow(written, rest):
         ("PASSEXPORT\n", "case-sensitive; write passexport"),
         (" passexport\n", "after leading blanks"),
         ("=x\n", "unknown option '=x'"),
-        ("# one\n\npath=a\ndumpTensor\npath=b\n# end\n", ":5: there is no folder 'b'; make it first"),
+        ("# one\n\npath=a\ndumpTensor\npath=b\n# end\n", ":5: there is no folder 'b'; create this folder first"),
         ("dumpTensor\npath=$HOME/x\n", r"taken literally"),
         ("dumpTensor\npath='x'\n", r"taken literally"),
         ("path=" + "ü" * 61 + "\n", "the path has 122 characters, but the SDK reads only 121"),

@@ -90,7 +90,7 @@ class Runs:
         ([{"name": "a", "min": [0], "max": [1], "data": [1]}], "data of quant_param[0]: a must be `numpy.ndarray`"),
         ([{"name": "a", "min": [2], "max": [1]}], "its min above its max"),
         ('[{"name": "a", "min": [NaN], "max": [1]}]', "NaN or infinite"),
-        ([{"name": "a", "min": [0, 1], "max": [1]}], "min of quant_param[0]: a has 2 values, max has 1"),
+        ([{"name": "a", "min": [0, 1], "max": [1]}], "min of quant_param[0]: a has 2 values, but max has 1"),
         ("Name:a, min: 0.000000, max: 1.000000;\n", "is a tensor_min_max.txt"),
         ("[1", "not valid JSON"),
     ],
@@ -160,7 +160,7 @@ def test_the_entry_is_named(stored, entry, message):
 
 def test_arrays_and_numbers_of_pickles(stored):
     entries = [{"name": "a", "min": np.array([[0.5, 1]], np.float32), "max": np.array(2, np.int8), "bit": 8}]
-    with pytest.raises(FormatError, match="has 2 values, max has 1"):
+    with pytest.raises(FormatError, match="has 2 values, but max has 1"):
         quant_param.read(stored(pickle.dumps(entries, 2)))
     entries[0]["max"] = np.array([2, 3], np.int8)
     (found,) = quant_param.read(stored(pickle.dumps(entries, 2)))

@@ -67,7 +67,7 @@ def test_json_keeps_channels_and_bits(tmp_path):
         {"name": "a\nb", "min": [-1.5, -2.0], "max": [3.0, 0.1], "bit": 16},
         {"name": "c", "min": [0.0], "max": [1.0]},
     ]
-    with pytest.raises(ValuesError, match="line end"):
+    with pytest.raises(ValuesError, match="line break"):
         write_ranges(ranges, tmp_path / "x.txt")
     del ranges["a\nb"]
     write_ranges({"d": Range(np.array([-1.5, -2.0]), np.array([3.0, 0.1]))}, tmp_path / "x.txt")
@@ -113,7 +113,7 @@ LINE = "Name:a, min: 0.000000, max: 1.000000;\n"
         ('[{"name": 1}]', r"name of each quant_param\[0\] must be `str`"),
         ('[{"name": "a", "min": "0", "max": [1]}]', r"min of quant_param\[0\]: a must be a `list`"),
         ('[{"name": "a", "min": [0], "max": [true]}]', r"max of quant_param\[0\]: a must be a `list`"),
-        ('[{"name": "a", "min": [0], "max": [1, 2]}]', "min of .* has 1 values, max has 2"),
+        ('[{"name": "a", "min": [0], "max": [1, 2]}]', "min of .* has 1 values, but max has 2"),
         ('[{"name": "a", "min": [NaN], "max": [1]}]', "NaN or infinite"),
         ('[{"name": "a", "min": [-1e39], "max": [1]}]', "wider than float32 holds"),
         ('[{"name": "a", "min": [0], "max": [1], "bit": "8"}]', r"bit of quant_param\[0\]: a must be `int`"),
@@ -271,7 +271,7 @@ def test_json_ends_in_a_newline_with_an_indent_of_four(tmp_path):
 
 def test_what_text_and_json_cannot_hold(tmp_path):
     for name in ("a\nb", "a\rb"):
-        with pytest.raises(ValuesError, match="line end"):
+        with pytest.raises(ValuesError, match="line break"):
             write_ranges({name: Range.of(0, 1)}, tmp_path / "x")
     for ends in ((0, math.inf), (-math.inf, 0), (0, math.nan)):
         with pytest.raises(ValuesError, match="the model computes NaN or Inf"):

@@ -203,7 +203,7 @@ def test_show_conv_qtype_info_writes_the_types_of_convolutions(work: Path, golde
     assert int(heads[0].rpartition(":")[2]) > 0 and heads[2].endswith("tensorNum:0,opNum:0")
     unpacked(golden / "Debug_float.sim.xz", work)
     said = fails(work, "show_conv_qtype_info.py", "-m", "Debug_float.sim")
-    assert "no integer type for 'data'" in said
+    assert "the tensor 'data' has no integer type" in said
 
 
 @pytest.mark.parametrize(

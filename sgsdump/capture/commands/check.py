@@ -11,7 +11,8 @@ how operators are judged:
   arguments. The recorded output must agree within the rounding error of its
   type, length of sums and order of sums (docs/check.md has the bounds). An
   operator outside its bound has an error of its own: a wrong kernel, compiler
-  or accelerator. Therefore, check can judge a float16, bfloat16 or int8 run without a float32 run.
+  or accelerator. Therefore, check can judge a float16, bfloat16 or int8 run
+  without a float32 run.
 
 what is named:
   The first operator outside its bound, the first NaN or Inf from finite
@@ -19,8 +20,9 @@ what is named:
   random, collective and custom operators, and operators without a bound.
 
 requirements:
-  To check a dump of a torch program, install torch (pip install 'sgsdump[torch]'). Models of
-  onnxruntime are judged by the reference evaluator of onnx.
+  To check a dump of a torch program, install torch:
+  pip install 'sgsdump[torch]'. Models of onnxruntime are judged by the
+  reference evaluator of onnx.
 
 exit status:
   0 if every judged operator is within its bound; 1 if an operator is outside or
@@ -76,7 +78,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ),
     )
     add_run(parser)
-    add_json(parser, "write the error and bound of every operator as JSON")
+    add_json(
+        parser,
+        "write the error of every operator and the bound (largest possible rounding error) of every operator as JSON",
+    )
     add_junit(parser, "write a test case per operator as JUnit XML")
 
 

@@ -8,14 +8,14 @@ examples:
   sgsdump exec --check-config acl.json
 
 the program:
-  Everything after -- is the command line of the program; exec runs the program without a shell. Its output,
-  exit status and results do not change.
+  Everything after -- is the command line of the program; exec runs the program
+  without a shell. Its output, exit status and results do not change.
 
 the dump:
   A folder msit_dump_{time} in the folder of -o; every other command can open
   this dump. By default, the first step (round) is dumped: inputs before,
-  outputs after each operator.
-  The option names and their default values are the same as in msit llm dump.
+  outputs after each operator. The option names and their default values are the
+  same as in msit llm dump.
 
 exit status:
   The status of the program. 2 if nothing could be dumped, or a requested
@@ -103,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="JSON",
         help="report whether the vendor's tools accept this configuration; do not run the program",
     )
-    add_msit_options(parser.add_argument_group("selection, as in msit llm dump"))
+    add_msit_options(parser.add_argument_group("selection of tensors, with the options of msit llm dump"))
     _add_torchair_options(parser.add_argument_group("selection, as in TorchAir"))
     _add_own_options(parser.add_argument_group("more selection and storage"))
 
@@ -272,7 +272,7 @@ def add_msit_options(parser: argparse._ActionsContainer) -> None:
         nargs="?",
         const=DEFAULT_SEED,
         metavar="N",
-        help=f"set the random seed and use deterministic algorithms (default of N: {DEFAULT_SEED})",
+        help=f"set the random seed to N and use deterministic algorithms (default of N: {DEFAULT_SEED})",
     )
 
 

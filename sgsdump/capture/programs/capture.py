@@ -74,7 +74,8 @@ def capture(
     -----
     Each call of an outermost module is a round, counted from 0. Inputs are dumped before an operator runs, outputs
     afterwards. If the block raises an exception, the caller gets this exception, and the tree holds all tensors that
-    were dumped before the exception. Notes about the capture, such as tensors that could not be dumped, are issued as Python warnings.
+    were dumped before the exception. Notes about the capture, such as tensors that could not be dumped, are issued as
+    Python warnings.
 
     Examples
     --------

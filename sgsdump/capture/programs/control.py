@@ -1,8 +1,10 @@
-"""``DumpControl`` selects which tensors of a program are dumped. The parsers in this module read the vendors' syntax for the fields of ``DumpControl``.
+"""``DumpControl`` selects which tensors of a program are dumped.
 
-Command options, a vendor's JSON file or Python code set the fields of ``DumpControl``. The hooks read no settings other than the fields of ``DumpControl``. sgsdump
-passes the ``DumpControl`` to the program's process as a flat JSON object (``to_json``, ``from_json``), whose keys are
-``FIELDS``.
+The parsers in this module read the vendors' syntax for the fields of ``DumpControl``.
+
+Command options, a vendor's JSON file or Python code set the fields of ``DumpControl``. The hooks read no settings other
+than the fields of ``DumpControl``. sgsdump passes the ``DumpControl`` to the program's process as a flat JSON object
+(``to_json``, ``from_json``), whose keys are ``FIELDS``.
 """
 
 from __future__ import annotations
@@ -244,7 +246,10 @@ def read_ranges(text: str) -> Steps:
 
 
 def whole_number(digits: str) -> int:
-    """Return the integer that the first ``MOST_DIGITS`` digits represent. Further digits are ignored, because Python refuses to convert very long digit strings."""
+    """Return the integer that the first ``MOST_DIGITS`` digits represent.
+
+    Further digits are ignored, because Python refuses to convert very long digit strings.
+    """
     return int(digits.lstrip("0")[:MOST_DIGITS] or "0")
 
 
@@ -256,7 +261,10 @@ def _ascending(ranges: list[tuple[int, int]], option: str) -> Steps:
 
 
 def read_ids(text: str) -> tuple[str, ...]:
-    """Read operator ids such as ``2, 3_1``: numbers within a step; a number after ``_`` selects a child of the operator. Raises ConfigError."""
+    """Read operator ids such as ``2, 3_1``: numbers within a step.
+
+    A number after ``_`` selects a child of the operator. Raises ConfigError.
+    """
     ids = _parts(text)
     for id in ids:
         if not _ID.fullmatch(id):

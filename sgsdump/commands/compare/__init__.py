@@ -8,9 +8,10 @@ examples:
   sgsdump compare fixed.bin float.bin --limit 'diff2=0.05,head*:cos=0.95' --exclude 'data*'
 
 the verdict:
-  The first line of the output gives PASS or FAIL, the value that decided, and the limit for this value.
-  If no limit is given, the first line of the output gives EQUAL, WITHIN ROUNDING or DIFFERS. MSE, COS and RMSE
-  are always shown. RMSE is the SDK's relative error: sum |a-b| / sum |b|.
+  The first line of the output gives PASS or FAIL, the value that decided, and
+  the limit for this value. If no limit is given, the first line of the output
+  gives EQUAL, WITHIN ROUNDING or DIFFERS. MSE, COS and RMSE are always shown.
+  RMSE is the SDK's relative error: sum |a-b| / sum |b|.
 
 exit status:
   0 if all limits hold or no limit is given. 1 if a limit is exceeded. NaN, Inf
@@ -33,7 +34,8 @@ two models (ONNX):
   show how to compare the results of the models.
 
 two range files (tensor_min_max.txt or quant files):
-  The ranges are compared tensor by tensor; --limit apart=X limits the width of the union of both ranges, divided by the width of the narrower range.
+  The ranges are compared tensor by tensor; --limit apart=X limits the width of
+  the union of both ranges, divided by the width of the narrower range.
 
 raw output buffers of a board:
   Give the buffers, which have no header, then an integer dump of the same
@@ -42,11 +44,12 @@ raw output buffers of a board:
   1 then (docs/board_against_pc.md).
 
 trees of several runs (steps, ranks, graphs):
-  compare pairs the runs of both trees and prints a separate table for each pair of runs. The summary names the
-  first run that differs. A program with more than 4 rounds, or with rounds of
-  more than 500 tensors, gets a summary only; --top, --sort or --only-bad add
-  the tables. The comparison ends at the first round in which the two programs have different input tokens. Files
-  get the run in their name: report.step0-rank0.csv.
+  compare pairs the runs of both trees and prints a separate table for each pair
+  of runs. The summary names the first run that differs. A program with more
+  than 4 rounds, or with rounds of more than 500 tensors, gets a summary only;
+  --top, --sort or --only-bad add the tables. The comparison ends at the first
+  round in which the two programs have different input tokens. Files get the run
+  in their name: report.step0-rank0.csv.
 
 a watcher dump (dump_scene: watcher):
   Compare the dump alone. The operators that changed a watched output are

@@ -77,9 +77,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=INPUT_TAG,
         metavar="X",
-        help="highest allowed ratio of the error to the benchmark's error (default: %(default)g)",
+        help="highest allowed ratio of the sample's error to the benchmark's error (default: %(default)g)",
     )
-    add_th1(tolerance, text="value of |golden| above which diff3 is relative (default: %(default)g)", default=TH1)
+    add_th1(
+        tolerance,
+        text=(
+            "diff3 is the relative error if |golden| exceeds this value, else the absolute error (default: %(default)g)"
+        ),
+        default=TH1,
+    )
     add_allow_missing(tolerance, "ignore missing tensors")
     add_listing(parser.add_argument_group("table"), "that do not pass")
     add_tables(parser.add_argument_group("output files"))

@@ -255,7 +255,7 @@ def _add_dumps(parser: argparse.ArgumentParser) -> None:
     dumps = parser.add_argument_group("input dumps")
     add_reading(dumps)
     add_runs(dumps)
-    add_scheduler(dumps, "measure the layers")
+    add_scheduler(dumps, "compute the metrics of the layers")
 
 
 def add_reading(dumps: argparse._ActionsContainer) -> None:
@@ -406,8 +406,8 @@ def _metrics() -> str:
     further = " ".join(name for name in METRICS if name not in ALWAYS)
     tools = " or ".join(VENDOR_METRICS)
     return (
-        f"further metrics to print ({further}), or all; or the name of a tool ({tools}), to print the "
-        "metrics of this tool"
+        f"further metrics to print: {further}; or all; or the name of a tool, to print the metrics of this "
+        f"tool: {tools}"
     )
 
 

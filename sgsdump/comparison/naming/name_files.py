@@ -263,7 +263,7 @@ def is_layer_mapping(document: Any) -> bool:
 def layers_of(document: Any, path: Path) -> Layers:
     """Return the mapping in a document. Raises FormatError."""
     if not is_layer_mapping(document):
-        raise FormatError(f"{path} is not a layer mapping: {{class: {{name: name}}}}")
+        raise FormatError(f"{path} is not a layer mapping; a layer mapping has the form {{class: {{name: name}}}}")
     for old, new in (item for names in document.values() for item in names.items()):
         if not all((*old.split("."), *new.split("."))):
             raise FormatError(

@@ -27,24 +27,26 @@ the levels (--quant-level):
   model improve on a few images. A convolution is raised to INT16 if quantising
   only this convolution to INT8 changes the outputs by more than -sth: sum((y -
   r)^2) / sum(r^2), averaged over the outputs. If an output is a softmax, the
-  input of the softmax is measured instead.
-  If input_config.ini sets ALL_INT16, all levels above L1 have the same effect as L2.
+  input of the softmax is measured instead. If input_config.ini sets ALL_INT16,
+  all levels above L1 have the same effect as L2.
 
 your own ranges (--quant-file):
   Without --quant-level, tensor_weight_calibration.txt beside the file gives the
-  level. With log/tensor_min_max.txt of the SDK's calibrator, the fixed model
-  is identical to the SDK's; tensor_chn.txt, softmax_lut_range.txt and, above
-  L1, tensor_weight_calibration.txt are read from the same folder. The level
-  gives the ranges that the file lacks. Only the quant file raises convolutions
-  to INT16: With --quant-file, L5 has the same effect as L3, and L4 the same effect as L2. Weight ranges of tensor_min_max.txt are
-  used at L1 only.
+  level. With log/tensor_min_max.txt of the SDK's calibrator, the fixed model is
+  identical to the SDK's; tensor_chn.txt, softmax_lut_range.txt and, above L1,
+  tensor_weight_calibration.txt are read from the same folder. The level gives
+  the ranges that the file lacks. Only the quant file raises convolutions to
+  INT16: with --quant-file, L5 has the same effect as L3, and L4 the same effect
+  as L2. Weight ranges of tensor_min_max.txt are used at L1 only.
 
-files in the folder log/ (calibrate replaces the files of an older run and keeps all other files):
+files in the folder log/ (files of an older run are replaced, all others kept):
   tensor_min_max.txt     ranges of all tensors
   tensor_chn.txt         ranges of the output channels of convolutions
-  softmax_lut_range.txt ranges of the lookup tables of softmax operators
-  tensor_weight.txt, tensor_weight_calibration.txt above L1: weights of the convolutions, and weights with their
-                         ranges; models with more than four million weights get files without weight values
+  softmax_lut_range.txt  ranges of the lookup tables of softmax operators
+  tensor_weight.txt, tensor_weight_calibration.txt
+                         above L1: weights of the convolutions, and weights with
+                         their ranges; models with more than four million
+                         weights get files without weight values
 
 DebugConfig.txt:
   disableDomainFuseOps in ./DebugConfig.txt keeps every layer visible, except a
@@ -53,10 +55,11 @@ DebugConfig.txt:
 
 a cluster (--scheduler):
   A Dask cluster (pip install 'sgsdump[cluster]') runs the model on the images.
-  This machine reads and preprocesses the images, and sends the images and the model to the workers.
-  The workers need the same versions of sgsdump, onnx, onnxruntime and numpy,
-  but none of your files. The result is the same on the same type of processor;
-  another type may round the last bit of a value differently.
+  This machine reads and preprocesses the images, and sends the images and the
+  model to the workers. The workers need the same versions of sgsdump, onnx,
+  onnxruntime and numpy, but none of your files. The result is the same on the
+  same type of processor; another type may round the last bit of a value
+  differently.
 """
 
 from __future__ import annotations
@@ -121,7 +124,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_input_config(network)
     add_strict_sdk(network)
     quantising = parser.add_argument_group("quantisation")
-    add_quant_level(quantising, "which ranges are fitted and whether INT16 is proposed, see --help-all")
+    add_quant_level(
+        quantising,
+        "calibration level, which selects how ranges are computed and whether some convolutions are raised to INT16; "
+        "see --help-all",
+    )
     quantising.add_argument(
         "-sth",
         "--sensitivity-threshold",
@@ -165,11 +172,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="text",
         help="format of log/tensor_min_max (default: %(default)s)",
     )
-    add_json(output, "write ranges, bits and warnings as JSON", bare=_BARE)
+    add_json(output, "write calibration ranges, bit widths and warnings as JSON", bare=_BARE)
     add_metric(output, "your own accuracy function, which scores the float model and the fixed model")
     many = parser.add_argument_group("processes").add_mutually_exclusive_group()
     add_num_process(many)
-    add_scheduler(many, "run images")
+    add_scheduler(many, "run the model on images")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,29 +7,32 @@ examples:
   sgsdump calibrate -m cured.onnx -i images/ --input-config net.ini --quant-level L2 --quant-file cured.quant.json
 
 the cures:
-  ranges widens calibration ranges, because other images can have values outside these ranges; changes only
-            FILE.quant.json, not the model
+  ranges    widens calibration ranges, because other images can have values
+            outside these ranges; changes only FILE.quant.json, not the model
   fold      folds BatchNormalization into the convolution before it; SDK 1.1.5
             keeps BatchNormalization as two INT16 operators
   equalise  scales channels so that one range fits all channels of a tensor
   absorb    moves the constant part of a channel into the bias of the next layer
   bias      subtracts the mean quantisation error of a channel from its bias
-  round rounds each weight up or down so that the output of the layer changes least; kept only if the error decreases
-            on both halves of the images
+  round     rounds each weight up or down so that the output of the layer
+            changes least; kept only if the error decreases on both halves of
+            the images
 
 how cures are judged:
-  The cured model has the same inputs, outputs and tensors as your model. Each cure
-  runs in the integers of the hardware and is compared with your float model on
-  held-out images: each fold of -i in turn, or --validate. A cure that does not
-  help is skipped. sgsdump cure prints how much the outputs of the float model change. With
-  fewer than 12 different images, no images are held out, and only INT16 ranges
-  are widened.
+  The cured model has the same inputs, outputs and tensors as your model. Each
+  cure runs in the integers of the hardware and is compared with your float
+  model on held-out images: each fold of -i in turn, or --validate. A cure that
+  does not help is skipped. sgsdump cure prints how much the outputs of the
+  float model change. With fewer than 12 different images, no images are held
+  out, and only INT16 ranges are widened.
 
 output files:
-  cured.onnx the cured model; calibrate this model with the same images and the same calibration level that you gave
-                    to cure
-  cured.quant.json calibration ranges of the cured model, for --quant-file of calibrate
-  cured.quant.pkl the ranges of cured.quant.json as a pickle, for --quant_file of the SDK
+  cured.onnx        the cured model; calibrate this model with the same images
+                    and the same calibration level that you gave to cure
+  cured.quant.json  calibration ranges of the cured model, for --quant-file of
+                    calibrate
+  cured.quant.pkl   the ranges of cured.quant.json as a pickle, for --quant_file
+                    of the SDK
 """
 
 from __future__ import annotations
@@ -73,7 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_input_config(network)
     add_strict_sdk(network)
     curing = parser.add_argument_group("cures")
-    add_quant_level(curing, "level at which you will calibrate, see calibrate --help-all", "L2")
+    add_quant_level(
+        curing, "calibration level that you will use for the rewritten model, see calibrate --help-all", "L2"
+    )
     curing.add_argument(
         "--cures", metavar="NAME,NAME...", help="cures (ways to rewrite the model) to try (default: all)"
     )
@@ -83,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     output = parser.add_argument_group("output")
     add_output(output, "model to write (default: MODEL_cured.onnx in the current folder)")
-    add_json(output, "write the effect of each cure as JSON")
+    add_json(output, "write the effect of each cure (change of the model) as JSON")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,11 +5,11 @@ examples:
   sgsdump demo -o sgsdump_demo
 
 the sample:
-  The sample is a small model that recognises handwritten digits. The input channels of two convolutions
-  have very different scales on purpose: the float results stay the same, but
-  INT8 loses accuracy.
-  The demo prints each command and runs the command in the demo folder, so that you can repeat the command there.
-  No files and no internet connection are needed.
+  The sample is a small model that recognises handwritten digits. The input
+  channels of two convolutions have very different scales on purpose: the float
+  results stay the same, but INT8 loses accuracy. The demo prints each command
+  and runs the command in the demo folder, so that you can repeat the command
+  there. No files and no internet connection are needed.
 """
 
 from __future__ import annotations

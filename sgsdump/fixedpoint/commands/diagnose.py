@@ -23,27 +23,36 @@ exit status:
   errors.
 
 files in the folder -o (an existing folder is renamed):
-  report.html verdict, next steps, a chart of the error against the depth of the layer, and the histogram and
-                          calibration range of every layer
+  report.html             verdict, next steps, a chart of the error against the
+                          depth of the layer, and the histogram and calibration
+                          range of every layer
   layers.csv layers.json  metrics of every layer
-  model_explorer.json the graph of the float model for Model Explorer; model_explorer_errors.json colours the layers
-                          of this graph by error; netron.onnx is the same graph for Netron, with the errors as
-                          metadata
+  model_explorer.json     the graph of the float model for Model Explorer;
+                          model_explorer_errors.json colours the layers of this
+                          graph by error; netron.onnx is the same graph for
+                          Netron, with the errors as metadata
   fixed.onnx log/         the fixed model and its ranges, if diagnose made them
-  advised.onnx the fixed model with all recommended changes; written only if another --quant-level is recommended
-  input_config.ini your configuration file or the inferred configuration file; its tensor_arrays lists the tensors
-                          that should become INT16
-  advised.quant.json .pkl if INT16 is recommended: a quant file for --quant-file, with the recommended INT16
-                          convolutions and wider INT16 ranges
-  cured.onnx with --cure: the float model, rewritten so that INT8 loses less accuracy, and a quant file with its calibration ranges
-  planned.onnx with --cure, if INT8 with cured.onnx is not accurate enough: the rewritten model, with a quant file
-                          that also raises convolutions to INT16
+  advised.onnx            the fixed model with all recommended changes; written
+                          only if another --quant-level is recommended
+  input_config.ini        your configuration file or the inferred configuration
+                          file; its tensor_arrays lists the tensors that should
+                          become INT16
+  advised.quant.json .pkl if INT16 is recommended: a quant file for
+                          --quant-file, with the recommended INT16 convolutions
+                          and wider INT16 ranges
+  cured.onnx              with --cure: the float model, rewritten so that INT8
+                          loses less accuracy, and a quant file with its
+                          calibration ranges
+  planned.onnx            with --cure, if INT8 with cured.onnx is not accurate
+                          enough: the rewritten model, with a quant file that
+                          also raises convolutions to INT16
 
 a model quantised with another tool (--fixed QUANTISED.onnx):
-  --fixed accepts an ONNX model with QDQ nodes, QOperator nodes or dynamic quantisation. Each quantised
-  tensor and weight is tested alone in the float model; the advice keeps the
-  worst ones in float. It uses the terms of onnxruntime, NNCF, ModelOpt, AIMET
-  or Quark. With such a model, the folder -o also contains quantised.csv, but no input_config.ini
+  --fixed accepts an ONNX model with QDQ nodes, QOperator nodes or dynamic
+  quantisation. Each quantised tensor and weight is tested alone in the float
+  model; the advice keeps the worst ones in float. It uses the terms of
+  onnxruntime, NNCF, ModelOpt, AIMET or Quark. With such a model, the folder -o
+  also contains quantised.csv, but no input_config.ini
   (docs/debug_a_quantised_onnx.md).
 
 held-out images:
@@ -58,11 +67,11 @@ your metric:
   model with the advice, and the fixed model with every convolution at INT16.
 
 a cluster (--scheduler):
-  A Dask cluster (pip install 'sgsdump[cluster]') runs the model on the images. This machine
-  reads and preprocesses the images, and sends them with the model. The workers
-  need the same versions of sgsdump, onnx, onnxruntime and numpy, but none of
-  your files. The measurements for the recommendation run on this machine, not on the cluster. The result is
-  the same as without a cluster.
+  A Dask cluster (pip install 'sgsdump[cluster]') runs the model on the images.
+  This machine reads and preprocesses the images, and sends them with the model.
+  The workers need the same versions of sgsdump, onnx, onnxruntime and numpy,
+  but none of your files. The measurements for the recommendation run on this
+  machine, not on the cluster. The result is the same as without a cluster.
 """
 
 from __future__ import annotations
@@ -142,8 +151,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_judges(
         parser.add_argument_group("judging"),
-        "outputs and layers",
-        "for the fixed model without and with the advice",
+        "errors of outputs and layers",
+        "which scores the fixed model with and without the recommended changes",
         "the images of -i",
     )
     add_scheduler(parser.add_argument_group("processes"), "calibrate and compare")
@@ -158,7 +167,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "compare layers on at most N images, namely the images with the largest output error (default: %(default)s)"
         ),
     )
-    add_json(report, "also write layers.json to this file")
+    add_json(report, "also write layers.json (the metrics of every layer) to this file")
     add_limits(report, "a layer")
 
 

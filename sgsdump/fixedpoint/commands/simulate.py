@@ -9,7 +9,8 @@ examples:
 DebugConfig.txt:
   sgsdump cfg DebugConfig.txt writes a template. dumpTensor switches the dump
   on; eliminateGarbage and dequantFixed make the values of a fixed model
-  comparable. If DebugConfig.txt does not switch the dump on, simulate prints only a summary of the outputs.
+  comparable. If DebugConfig.txt does not switch the dump on, simulate prints
+  only a summary of the outputs.
 
 the dump:
   sigma_outtensor_dump.bin in the folder path= of DebugConfig.txt, or in $HOME

@@ -72,7 +72,8 @@ class FixedModel:
     metric : tuple of (float, float) or None
         Mean of your metric over the calibration data, for the float model and for the fixed model.
     measured : tuple of str
-        Tensors without a range in the given quant file. The ranges of these tensors were measured on the calibration data.
+        Tensors without a range in the given quant file. The ranges of these tensors were measured on the calibration
+        data.
     """
 
     model: Model
@@ -209,7 +210,8 @@ def calibrate(
         Fixed model (``fixed.sim``, or made by ``calibrate``) whose INT16 convolutions become INT16 here too.
     **beside
         ``preprocess``: your preprocess file; for several inputs, one per input, separated by commas.
-        ``input_config``: the path of input_config.ini. This file is required for images; for arrays, the settings are inferred.
+        ``input_config``: the path of input_config.ini. This file is required for images; for arrays, the settings are
+        inferred.
         ``weight_file``: weights of a Caffe model.
         ``model_inputs``, ``model_outputs``: names of the first and last tensors, if only a part of the model is used.
         ``strict_sdk``: raise ModelError if SDK 1.1.5 refuses the model.
@@ -260,8 +262,8 @@ def with_metric(made: FixedModel, feeds: Feeds, metric: UserMetric | None, progr
 def level_of(told: str | None, quant_file: Path | None, plan_of: Path | None = None) -> str:
     """Return the calibration level: the user's level, else the level in the quant file's log, else the default.
 
-    If a plan or a quant file is given, the calibration level does not raise any convolution to INT16. Raises ConfigError if both a plan and a
-    quant file are given.
+    If a plan or a quant file is given, the calibration level does not raise any convolution to INT16. Raises
+    ConfigError if both a plan and a quant file are given.
     """
     from sgsdump.errors import ConfigError
     from sgsdump.fixedpoint.quantisation.calibration_log import has_weight_ranges

@@ -44,14 +44,16 @@ def cure(
     cures : sequence of str
         Cures to try: ``ranges``, ``fold``, ``equalise``, ``absorb``, ``bias`` and ``round``. Default: all.
     validate : str, Path, array, mapping or iterable, optional
-        Held-out images on which the cures are judged. By default, ``data`` is split into folds, and each fold is held out in turn.
+        Held-out images on which the cures are judged. By default, ``data`` is split into folds, and each fold is held
+        out in turn.
     **beside
         ``preprocess``, ``input_config``, ``weight_file`` and other options, see ``calibrate``.
 
     Returns
     -------
     Cured
-        Rewritten model with its ranges, and the effect of each cure. ``Cured.save`` writes the rewritten model and its ranges.
+        Rewritten model with its ranges, and the effect of each cure. ``Cured.save`` writes the rewritten model and its
+        ranges.
 
     Raises
     ------
@@ -78,7 +80,8 @@ def cured(
 ) -> Cured:
     """Apply cures to an opened model. ``feeds`` holds images to fit the cures and, optionally, held-out images.
 
-    Raises ConfigError if an image is used for fitting and is also held out. Exceptions that a cure raises are not caught.
+    Raises ConfigError if an image is used for fitting and is also held out. Exceptions that a cure raises are not
+    caught.
     """
     from sgsdump.fixedpoint.curing.cure import cure
     from sgsdump.fixedpoint.quantisation.fixed_model import rehearse

@@ -97,7 +97,8 @@ def diagnose(
     Returns
     -------
     Diagnosed
-        Verdict, next steps and the errors of every layer. ``Diagnosed.save`` writes the same files as the command ``sgsdump diagnose``.
+        Verdict, next steps and the errors of every layer. ``Diagnosed.save`` writes the same files as the command
+        ``sgsdump diagnose``.
 
     Raises
     ------
@@ -130,7 +131,8 @@ def _untold(lines: Iterable[str]) -> None:
 def diagnosed_in(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diagnosed:
     """Diagnose a task.
 
-    ``folder`` holds temporary dumps of layers. ``tell`` is called with the assumptions and warnings before the diagnosis starts.
+    ``folder`` holds temporary dumps of layers. ``tell`` is called with the assumptions and warnings before the
+    diagnosis starts.
     """
     from sgsdump.errors import ConfigError, listed
     from sgsdump.fixedpoint.reports.graph_files import NetworkGraph
@@ -395,7 +397,8 @@ def _weighed(
 ) -> Judged:
     """Add the metric and held-out errors of the fixed models: unchanged, with the advice, and entirely at INT16.
 
-    If the advised plan is much worse on held-out images than on the images for judging plans, the plan is removed from the advice.
+    If the advised plan is much worse on held-out images than on the images for judging plans, the plan is removed from
+    the advice.
     """
     from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
     from sgsdump.fixedpoint.tuning.worth import Weighed, worths_of

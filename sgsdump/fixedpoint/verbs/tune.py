@@ -75,8 +75,9 @@ def tune(
     model : str or Path
         ONNX model, or Caffe ``.prototxt`` (with ``weight_file``).
     data : str, Path, array, mapping or iterable
-        Calibration images or arrays, see ``calibrate``. If the metric needs labels, ``data`` contains pairs of an input and its label. With
-        ``explain=True`` and ``ranges``, ``data`` is optional and only used to measure the contributions.
+        Calibration images or arrays, see ``calibrate``. If the metric needs labels, ``data`` contains pairs of an input
+        and its label. With ``explain=True`` and ``ranges``, ``data`` is optional and only used to measure the
+        contributions.
     explain : bool
         If True, only measure the contribution of each convolution, without a search.
     first : bool

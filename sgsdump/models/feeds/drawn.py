@@ -198,7 +198,7 @@ def checked_ranges(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Range]
         if not isinstance(entry, Mapping):
             raise ConfigError(
                 f"the range of the input {name!r} is {entry!r}, which is not a dictionary; write "
-                f"{'seed': 42, 'low': 0, 'high': 1}"
+                "{'seed': 42, 'low': 0, 'high': 1}"
             )
         for key, value in entry.items():
             if key not in RANGE_KEYS:

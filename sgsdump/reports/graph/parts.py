@@ -75,7 +75,7 @@ def direct_reads(names: Iterable[str], dump: Dump | None) -> dict[str, tuple[str
     if dump is None:
         return {}
     reads, _ = _graph_of(dump)
-    return {name: reads[name] for name in names if name in reads}
+    return {name: tuple(reads[name]) for name in names if name in reads}
 
 
 def _graph_of(dump: Dump) -> tuple[Mapping[str, Sequence[str]], Mapping[str, str]]:

@@ -104,7 +104,7 @@ def test_the_same_folder_again_and_one_of_something_else(tmp_path, two_rounds):
     assert len(list_runs(tmp_path / "tree")) == 2
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
-    with pytest.raises(ConfigError, match="not a capture"), capture(tmp_path / "mine"):
+    with pytest.raises(ConfigError, match="do not belong to a capture"), capture(tmp_path / "mine"):
         pass
     assert (tmp_path / "mine" / "thesis.txt").is_file()
 

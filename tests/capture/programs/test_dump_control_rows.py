@@ -79,7 +79,7 @@ ROWS = {
             ("tests/capture/torchair/test_scenes.py", "test_only_operators_that_overflow_are_dumped_with_their_inputs"),
             (OPTIONS, TOGETHER),
             (EXEC, "test_what_only_a_compiled_graph_or_another_machine_has_is_refused"),
-            (COMPILED, "The rule applies to every operator, not only to operators of AI cores."),
+            (COMPILED, "`dump_debug` applies to every operator, not only to operators that run on AI cores."),
             (COMPILED, "No status files are written."),
         ],
         "JSON watcher": [
@@ -93,7 +93,10 @@ ROWS = {
         ],
         "exception scene": [
             (OPTIONS, "test_a_scene_of_exceptions_has_no_effect_and_says_so"),
-            (COMPILED, "For example, torch_npu itself writes the dump when an exception occurs"),
+            (
+                COMPILED,
+                "For example, torch_npu on the Ascend card, not sgsdump, writes the dump when an exception occurs",
+            ),
         ],
         "result tree": [
             (AIR, "test_the_tree_is_the_vendor_s"),

@@ -92,7 +92,7 @@ def test_one_module_alone_is_proven_wrong_or_right(tmp_path, reference):
     [
         (4, (1, 2), r"round 0: input 0 is int64\[2\] in the program, int64\[3\] in the reference"),
         (5, (1, 2, 3), "the reference has no round 4; available: rounds 0 to 3"),
-        (2, (1, 2, 3), "ran 2 rounds, so rounds 2 to 3 of the reference were not used"),
+        (2, (1, 2, 3), "ran 2 rounds (calls of the outermost module), so rounds 2 to 3 of the reference were not used"),
     ],
 )
 def test_what_does_not_fit(tmp_path, reference, rounds, first, why):
@@ -141,7 +141,7 @@ def test_references_that_cannot_feed(tmp_path, reference):
     (tmp_path / "other.npy").write_bytes(b"")
     np.save(tmp_path / "other.npy", np.ones(3))
     with (
-        pytest.raises(ConfigError, match="no rounds of a program;"),
+        pytest.raises(ConfigError, match=r"no round \(call of the outermost module\) of a program;"),
         capture(tmp_path / "c", feed=tmp_path / "other.npy"),
     ):
         pass

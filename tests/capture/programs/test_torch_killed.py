@@ -78,5 +78,5 @@ def test_a_pool_that_ends_its_workers_is_whole(tmp_path, capfd):
     result = runner(tmp_path, capfd)(POOL)
     assert result.text == "3\n" and result.captured.complete
     told = [note for note in result.captured.notes if "was killed" in note]
-    assert told and all(note.endswith(". The steps that this process began are complete") for note in told)
+    assert told and all(note.endswith(". All steps that this process began were dumped completely") for note in told)
     assert not [note for note in result.captured.notes if "incomplete" in note]

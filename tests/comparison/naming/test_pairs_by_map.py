@@ -24,7 +24,12 @@ def compared(sample, benchmark, names):
 def test_the_map_comes_before_names():
     pairs, _, left = compared(dump("a", "b", "c"), dump("a", "b", "c", "d"), {"d": "a"})
     assert pairs == [("b", "b", "name"), ("c", "c", "name"), ("a", "d", "map")]
-    assert left == {"a": "the sample's 'a' is a different tensor: it is paired by map with 'd'"}
+    assert left == {
+        "a": (
+            "the tensor 'a' of the sample has this name but is a different tensor: "
+            "this other tensor is paired by map with 'd'"
+        )
+    }
 
 
 def test_what_is_mapped_to_nothing_is_not_paired_by_name():

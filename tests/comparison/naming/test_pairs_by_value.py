@@ -35,7 +35,10 @@ def test_clashing_names_are_paired_by_what_they_hold():
     assert pairs == [("conv", "norm", "value"), ("relu", "relu", "name")]
     assert not found.suspects and not found.only_in_sample
     assert reasons(found.only_in_benchmark) == {
-        "conv": "the sample's 'conv' is a different tensor: it is paired by value with 'norm'"
+        "conv": (
+            "the tensor 'conv' of the sample has this name but is a different tensor: "
+            "this other tensor is paired by value with 'norm'"
+        )
     }
 
 
@@ -60,7 +63,7 @@ def test_what_values_cannot_tell_says_why():
     assert not found.rows
     said = reasons(found.only_in_benchmark)
     assert "NaN or Inf" in said["nan"] and "all its values are equal" in said["zero"] and "too few" in said["few"]
-    assert said["lone"] == "no output of this name in the sample, and no tensor with the same values"
+    assert said["lone"] == "the sample has no output of this name and no tensor with the same values"
     assert "all its values are equal" in reasons(found.only_in_sample)["y"]
 
 
@@ -95,7 +98,7 @@ def test_the_surplus_of_copies_is_listed():
     pairs, found = matched(dump(s=a), dump(x=a, y=a))
     assert pairs == [("s", "x", "value")] and "1 equal tensors in the sample and 2" in found.rows[0].note
     assert reasons(found.only_in_benchmark) == {
-        "y": "it has the same values as 's' of the sample, which is already paired"
+        "y": "this tensor has the same values as 's' of the sample, but that tensor is already paired"
     }
 
 

@@ -30,8 +30,10 @@ def test_a_softmax_that_is_misread_is_the_cause(tmp_path, monkeypatch, capsys):
     assert (cause["layer"], cause["names"], cause["facts"]["input"]) == ("shares", ["y"], "scores")
     assert 0 < cause["figures"]["factor"] < 0.9
     factor = f"{cause['figures']['factor']:.2g}"
-    misread = f"the operators that read the output of Softmax shares use {factor} times its true scale, as in the SDK's"
-    assert said.splitlines()[1].startswith(f"Cause: {misread}") and said.splitlines()[1].endswith("repair y.")
+    misread = f"the operators that read Softmax shares use {factor} times the true scale of its output, as in the SDK's"
+    assert said.splitlines()[1].startswith(f"Cause: {misread}") and said.splitlines()[1].endswith(
+        "correct this error in y."
+    )
     assert "Cut the model before Softmax shares" in said and "Set --model-outputs to scores and" in said
     assert "spread over" not in said and "Check the calibration ranges" not in said
 

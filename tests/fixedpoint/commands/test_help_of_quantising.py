@@ -56,14 +56,22 @@ def test_defaults_of_options(command, option, value, stated):
 @pytest.mark.parametrize(
     ("command", "stated", "done"),
     [
-        ("calibrate", "weights (up to four million)", round(WEIGHTS_LIMIT / 1e6) == 4),
+        ("calibrate", "models with more than four million weights", round(WEIGHTS_LIMIT / 1e6) == 4),
         ("calibrate", "(default: 0.002)", THRESHOLD == 0.002),
-        ("tune", "inputs with a calibration range wider than 30", WIDE == 30),
-        ("tune", "layers with RMSE over 0.5", RMSE_OVER == 0.5),
+        ("tune", "calibration range (maximum - minimum) is wider than 30", WIDE == 30),
+        ("tune", "layers whose RMSE exceeds 0.5", RMSE_OVER == 0.5),
         ("tune", "(default: 0.99)", DOCUMENTED.min_cos == 0.99),
         ("tune", "(default: 0.1)", DOCUMENTED.max_rmse == 0.1),
-        ("tune", "(default: 10 of -i (4 with --first and --explain))", (setup.PICTURES, JUDGING) == (10, 4)),
-        ("tune", "maximum number of rounds (default: 10)", MOST_ROUNDS == 10),
+        (
+            "tune",
+            "(default: 10 images of -i; 4 images with --first or --explain)",
+            (setup.PICTURES, JUDGING) == (10, 4),
+        ),
+        (
+            "tune",
+            "maximum number of rounds, each of which raises convolutions to INT16 (default: 10)",
+            MOST_ROUNDS == 10,
+        ),
         ("tune", "(default: 10m)", BUDGET == "10m"),
         ("tune", "(default: 0.65,0.7,…,0.95)", np.allclose(search.RATES, np.arange(0.65, 0.96, 0.05))),
     ],

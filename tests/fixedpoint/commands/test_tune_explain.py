@@ -171,8 +171,11 @@ def test_trouble_is_one_line(tmp_path, capsys):
         on_loss="ignore",
     )
     for words, told in [
-        ([*ARGS, "--ranges", str(tmp_path / "other.txt")], "no name matches a layer of this model"),
-        ([*ARGS[:-1], str(tmp_path / "other.ini")], "inputs names 'picture', the model has image"),
+        ([*ARGS, "--ranges", str(tmp_path / "other.txt")], "no name in this file matches a layer of this model"),
+        (
+            [*ARGS[:-1], str(tmp_path / "other.ini")],
+            "the key inputs names 'picture', but the inputs of the model are image",
+        ),
         ([*ARGS, "--dump", str(tmp_path / "other.bin")], "Give a dump of this model"),
         ([*ARGS, "--dump", "float.bin", "--fixed", str(tmp_path / "other.bin")], "are both dumps of the same model?"),
         (one_convolution(tmp_path / "none.onnx", "Relu"), "no convolution with constant weights"),

@@ -180,9 +180,10 @@ def test_what_is_raised_in_excess_is_lowered_again(digits, capsys):
     assert f"with {len(found['tensor_arrays'])} of the {len(first['raised'])} raised tensors" in found["ended"]
     # both plans are named, with what they cost and give
     told = (
-        f"Round 1: weights {first['rate']:.3f} of their INT16 size, output error {first['output_error']:.6f}. "
-        f"After convolutions were lowered to INT8: weights {last['rate']:.3f} of their INT16 size, "
-        f"output error {last['output_error']:.6f}, within the limits."
+        f"Round 1: the weights take {first['rate']:.3f} of their INT16 size, and the output error is "
+        f"{first['output_error']:.6f}. After some convolutions were lowered to INT8, the weights take "
+        f"{last['rate']:.3f} of their INT16 size. The output error is then {last['output_error']:.6f}, "
+        f"within the limits."
     )
     assert told in capsys.readouterr().out
 

@@ -288,7 +288,7 @@ def test_the_products_of_attention_stay_in_float_by_their_multiplications():
     assert share.macs == pytest.approx(WIDTH * WIDTH / (WIDTH * WIDTH + 2 * LENGTH * WIDTH))
     assert share_text(share) == (
         "100 % of the weights and 40 % of the multiplications became integers; 2 MatMul of two tensors stayed in "
-        "float32, so the result does not show their error on the chip"
+        "float32. The result does not contain the error of these float32 operators on the chip"
     )
 
 

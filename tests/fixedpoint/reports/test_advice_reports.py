@@ -77,7 +77,7 @@ def test_what_is_left_to_do_is_said():
     assert "also raise the inputs marked maybe" in advice_verdict(
         more, ["a.in"], LIMITS, measurement(0.5), exact(0.5, 0.3)
     )
-    assert "INT16 alone does not repair the model: with every convolution at INT16" in advice_verdict(
+    assert "INT16 is not enough to correct the model: even with every convolution at INT16" in advice_verdict(
         [], [], LIMITS, measurement(0.5, 0.4), exact(0.5, wide=0.4)
     )
     assert "No single convolution causes" in advice_verdict(

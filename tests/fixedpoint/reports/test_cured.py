@@ -45,7 +45,10 @@ def test_each_step_has_its_error_and_why_it_was_skipped() -> None:
         "output error relative to the float model, on 12 images held out:",
         "  unchanged: y 1",
         "  fold (2 BatchNormalizations): y 0.75",
-        "  equalise (3 channels): y 0.5; skipped: changes the float model by 0.25",
+        (
+            "  equalise (3 channels): y 0.5; skipped, because this step changes an output of the float model "
+            "by 0.25 (relative change)"
+        ),
         "  absorb (4 channels): y 0.9; skipped: no improvement",
         "  bias (5 layers' biases): y 0.25",
         "output y of the float model changed by 0.004 (relative squared error)",
@@ -58,12 +61,13 @@ def test_each_step_has_its_error_and_why_it_was_skipped() -> None:
 def test_the_verdict_is_what_to_expect_on_other_images() -> None:
     expected = (
         "expected error on other images: y 0.3, which is 0.3 times the original error "
-        "(median image 0.25, worst image 0.5)"
+        "(new error divided by original error: median image 0.25, worst image 0.5)"
     )
     assert summary(CURED) == f"cured (fold, bias); {expected}"
     assert summary(NONE) == "no improvement found; the model is unchanged"
     assert summary(FEW) == (
-        "cured (fold, bias); the effect on other images is unknown; give at least 12 different images"
+        "cured (fold, bias). The effect on other images is unknown; to measure this effect, give at least 12 different "
+        "images"
     )
 
 

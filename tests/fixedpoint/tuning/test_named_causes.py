@@ -102,8 +102,8 @@ def test_an_error_of_many_small_parts_is_said_to_be_spread(folder, capsys):
     assert error - left >= gain > error - error_with(capsys, *raised[:-1])
     said = next(line for line in lines if line.startswith("The error is spread over "))
     assert re.search(
-        rf"spread over {count} convolutions\. .* to INT16 removes \d+ % of the error, "
-        r"raising any single input removes less",
+        rf"spread over {count} convolutions\. .* to INT16 removes \d+ % of the error; "
+        r"raising only one of these inputs removes less",
         said,
     )
 
@@ -117,9 +117,13 @@ def test_a_few_that_remove_most_together_are_named(folder, capsys):
     assert all(cause["figures"]["gives_back"] < 0.2 for cause in causes)
     left = error_with(capsys, *(f"h{n}" for n in range(BRANCHES)))
     assert causes[0]["figures"]["together"] == pytest.approx(1 - left / error, rel=1e-6)
-    said = next(line for line in lines if line.startswith(f"Cause: {BRANCHES} tensors together, among them h"))
-    assert f"raising all of them to INT16 removes {100 * (1 - left / error):.0f} % of the error" in said
-    assert any(line.startswith("Tensors raised together with h") and ": h" in line for line in lines)
+    said = next(
+        line
+        for line in lines
+        if line.startswith(f"Cause: {BRANCHES} tensors that cause the error together, among them h")
+    )
+    assert f"raising all these tensors to INT16 removes {100 * (1 - left / error):.0f} % of the error" in said
+    assert any(line.startswith("Tensors raised to INT16 together with h") and ": h" in line for line in lines)
 
 
 @pytest.mark.parametrize("worse", [(), ("y",)])

@@ -105,7 +105,8 @@ def test_rule_3_takes_the_worst_layer_up_to_the_next_convolution(analysis, r1, p
 
 def test_files_of_another_model_are_refused(analysis):
     with pytest.raises(
-        ConfigError, match=r"min_max.txt: no name matches a layer of this model \(names in the file: 'zebra'"
+        ConfigError,
+        match=r"min_max.txt: no name in this file matches a layer of this model \(names in the file: 'zebra'",
     ):
         ranges_of_model(analysis.graph, {"zebra": Range.of(0, 1)}, "min_max.txt")
     with pytest.raises(ConfigError, match="no tensor is the input of a convolution of this model"):

@@ -96,16 +96,18 @@ def test_diagnose_tells_the_metric_and_what_is_held_out(folder: Path, capsys: py
     found = sgsdump.diagnose(
         "net.onnx", "loader.py", metric="metric.py:near", validate="loader.py:others", quant_level="L1"
     )
-    worth = [line for line in found.report.details if line.startswith(("Metric", "Squared"))]
+    worth = [line for line in found.report.details if line.startswith(("Metric", "Relative squared"))]
     assert worth[0].startswith("Metric on 3 images: float model 0; unchanged -")
-    assert worth[1].startswith("Metric on 3 images held out: float model 0; unchanged -")
+    assert worth[1].startswith("Metric on 3 images that were held out: float model 0; unchanged -")
     assert worth[2].startswith(
-        "Squared error on 3 images held out (in brackets: on the 3 images used for judging): unchanged"
+        "Relative squared error of the outputs on 3 images that were held out (in brackets: the error on "
+        "the 3 images used "
+        "for judging): unchanged"
     )
     assert found.to_copy == ["[CONV_CONFIG]\ntensor_arrays='ra';"] and "Not recommended" not in str(found)
     assert main([*DIAGNOSE, "--metric", "metric.py:near", "--validate", "loader.py:others"]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert [line for line in said if line.startswith(("Metric", "Squared"))] == worth
+    assert [line for line in said if line.startswith(("Metric", "Relative squared"))] == worth
     told = {each["facts"]["way"]: each for each in _findings(folder) if each["kind"] == "worth"}
     assert told["plan"]["names"] == ["ra"] and told["plan"]["facts"]["recommended"] == "yes"
     figures = told["plan"]["figures"]
@@ -173,7 +175,7 @@ def test_the_first_plan_tells_the_metric_and_what_is_held_out(folder: Path, caps
     assert found.passes and found.raised == ("ra",) and found.to_copy == "[CONV_CONFIG]\ntensor_arrays='ra';"
     assert main([*FIRST, "--max-rmse", "0.1", "--metric", "metric.py:near", "--validate", "loader.py:others"]) == 0
     said = capsys.readouterr().out
-    assert "\nMetric on 3 images held out: float model 0; unchanged -" in said and "; with the plan -" in said
+    assert "\nMetric on 3 images that were held out: float model 0; unchanged -" in said and "; with the plan -" in said
     document = json.loads((folder / "out" / "rounds.json").read_text())
     worth = document["worth"]
     jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(document)

@@ -31,7 +31,10 @@ def one(kind: str, more: str = "", bottom: str = "data") -> str:
         (one("Foo"), r"line 2: layer 'x' \(Foo\) has an unknown type"),
         (one("Convolutoin"), r"has an unknown type; did you mean 'Convolution' or"),
         (one(""), r"line 2: layer 'x' \(no type\) has no type"),
-        (one("DetectionOutput"), r"line 2: .*is post-processing, and no other layer is left; give the net"),
+        (
+            one("DetectionOutput"),
+            r"line 2: .*is post-processing, which sgsdump cuts off, and no other layer remains\. Give the net",
+        ),
         (one("DetectionOutput", bottom="nobody"), "line 2: .*reads the blob 'nobody', which no layer computes"),
         (one("ReLU", bottom="nobody"), "line 2: .*reads the blob 'nobody', which no layer computes"),
         (
@@ -184,7 +187,7 @@ def test_blobs_that_contradict_themselves(tmp_path: Path) -> None:
     blob = net.layer.add(name=b"conv").blobs.add(data=[bytes(40)])
     blob.shape.dim.extend([4, 4, 3, 3])
     caffe.write_bytes(net.SerializeToString())
-    with pytest.raises(ModelError, match=r"'conv': a blob of shape \[4, 4, 3, 3\] holds 10 numbers"):
+    with pytest.raises(ModelError, match=r"'conv': a blob has shape \[4, 4, 3, 3\] but holds 10 numbers"):
         open_model(prototxt, caffe)
     blob.data[0] = bytes(41)
     caffe.write_bytes(net.SerializeToString())

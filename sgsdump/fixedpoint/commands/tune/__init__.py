@@ -4,9 +4,10 @@ By default, tune searches for the smallest plan in a time budget. --first stops
 at the first plan within the limits. --explain shows how much each convolution
 contributes to the output error, without a search.
 
-Limits: COS >= 0.99 and RMSE <= 0.1 for every output; --min-cos and --max-rmse set other limits. Exit status:
-0 if no limit is given or a plan meets your limits; 1 if no plan meets your limits; 2 on errors. Ctrl-C ends the
-search with the best plans so far; rerun the command to resume.
+Limits: COS >= 0.99 and RMSE <= 0.1 for every output; --min-cos and --max-rmse
+set other limits. Exit status: 0 if no limit is given or a plan meets your
+limits; 1 if no plan meets your limits; 2 on errors. Ctrl-C ends the search with
+the best plans so far; rerun the command to resume.
 
 examples:
   sgsdump tune -m net.onnx -i images/ -n preprocess.py --input-config input_config.ini -o tuned
@@ -18,11 +19,15 @@ examples:
 --explain:
   Needs --ranges or -i. Without --ranges, the images of -i are also the
   calibration images. Each option adds evidence:
-  --ranges  lists convolution inputs whose calibration range (maximum - minimum) is wider than 30
-  --dump    lists convolution inputs whose values in the float dump use only a small part of their calibration range
-  --fixed   lists layers whose RMSE exceeds 0.5, and the nearest convolutions before these layers
-  -i        shows the own and the inherited error of each convolution (see docs/glossary.md), and the output error
-            when only this convolution is at INT8
+  --ranges  lists convolution inputs whose calibration range (maximum - minimum)
+            is wider than 30
+  --dump    lists convolution inputs whose values in the float dump use only a
+            small part of their calibration range
+  --fixed   lists layers whose RMSE exceeds 0.5, and the nearest convolutions
+            before these layers
+  -i        shows the own and the inherited error of each convolution (see
+            docs/glossary.md), and the output error when only this convolution
+            is at INT8
 
 targets (--target):
   output-cos>=X (lowest COS of any output), output-rmse<=X, error<=X, or
@@ -31,20 +36,29 @@ targets (--target):
   higher is better.
 
 the folder -o:
-  input_config.ini your configuration file or the inferred configuration file; its tensor_arrays lists the tensors
-                             that the plan raises to INT16
-  optimized_quant_info.json the plan as a quant file, for calibrate --quant-file
-  optimized_quant_info.pkl the same plan as a pickle for the SDK (with --first: written only if you also give
-                             --pickle)
-  optimized.onnx the fixed model that uses the plan (without --first: written only if you give --fixed-model)
-  report.html the errors of every layer if the fixed model uses the plan
-  cured.onnx with --cure: the rewritten float model; all other results in the folder apply to this model, not to your
-                             model
-  search the files for each plan size in --rates, named NAME_i_RATE; the table of all plans: pareto.csv, .json, .png;
-                             the scores from which the search resumes: progress.json
-  --first                    rounds.txt and .json: the result of each round; log/: calibration ranges; float.bin, fixed.bin: dumps of the float and the fixed model
-  --explain                  contributions.json and .csv; also log/ with the calibration ranges, if tune calibrated
-                             the model
+  input_config.ini           your configuration file or the inferred
+                             configuration file; its tensor_arrays lists the
+                             tensors that the plan raises to INT16
+  optimized_quant_info.json  the plan as a quant file, for calibrate
+                             --quant-file
+  optimized_quant_info.pkl   the same plan as a pickle for the SDK (with
+                             --first: written only if you also give --pickle)
+  optimized.onnx             the fixed model that uses the plan (without
+                             --first: written only if you give --fixed-model)
+  report.html                the errors of every layer if the fixed model uses
+                             the plan
+  cured.onnx                 with --cure: the rewritten float model; all other
+                             results in the folder apply to this model, not to
+                             your model
+  search                     the files for each plan size in --rates, named
+                             NAME_i_RATE; the table of all plans: pareto.csv,
+                             .json, .png; the scores from which the search
+                             resumes: progress.json
+  --first                    rounds.txt and .json: the result of each round;
+                             log/: calibration ranges; float.bin, fixed.bin:
+                             dumps of the float and the fixed model
+  --explain                  contributions.json and .csv; also log/ with the
+                             calibration ranges, if tune calibrated the model
   Results of an earlier run are replaced; your own files stay.
 
 More: docs/tune_int16.md
@@ -107,14 +121,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     network = parser.add_argument_group("model and images")
     add_model(network)
-    add_feeds(network, f"calibration images: {INPUTS}; with --ranges, images to measure on", required=False)
+    add_feeds(
+        network, f"calibration images: {INPUTS}; with --ranges, images on which the errors are measured", required=False
+    )
     add_input_config(network)
     add_strict_sdk(network)
-    add_quant_level(network, "calibration level of the ranges, see calibrate; the level's INT16 proposals are ignored")
+    add_quant_level(
+        network,
+        "calibration level, which selects how calibration ranges are computed (see calibrate --help-all); "
+        "tune ignores the INT16 convolutions that the level proposes",
+    )
     judging = parser.add_argument_group("judging")
     add_limits(judging, "an output of the recommended plan")
-    some = f"10 of -i ({JUDGING} with --first and --explain)"
-    add_judges(judging, "plans", "for the verdict and --target", some)
+    some = f"10 images of -i; {JUDGING} images with --first or --explain"
+    add_judges(judging, "output errors of plans", "used in the verdict and by --target", some)
     plans = parser.add_argument_group("the search")
     plans.add_argument(
         "--rates",
@@ -132,19 +152,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     plans.add_argument(
         "--objective",
         metavar="mean|worst|NAME",
-        help=f"error to minimise: mean of all outputs, worst output, or the named outputs (default: {OBJECTIVE})",
+        help=(
+            "output error to minimise: mean error of all outputs, error of the worst output, or error of the "
+            f"named outputs (default: {OBJECTIVE})"
+        ),
     )
     plans.add_argument(
         "--cost",
         choices=COSTS,
         help=f"cost to minimise: bytes of weights, or multiplications at 16 bits (default: {COST})",
     )
-    plans.add_argument("--budget", metavar="TIME", help=f"time for the whole command: 60s, 5m, 1h (default: {BUDGET})")
+    plans.add_argument(
+        "--budget", metavar="TIME", help=f"time limit for the whole command, such as 60s, 5m or 1h (default: {BUDGET})"
+    )
     plans.add_argument(
         "--rounds",
         type=whole_number,
         metavar="N",
-        help=f"with --first: maximum number of rounds (default: {MOST_ROUNDS})",
+        help=(
+            "with --first: maximum number of rounds, each of which raises convolutions to INT16 "
+            f"(default: {MOST_ROUNDS})"
+        ),
     )
     add_cure(
         plans,
@@ -156,11 +184,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     known.add_argument("--dump", type=Path, metavar="FLOAT_DUMP", help="dump of the float model")
     add_fixed(known, "dump of the fixed model for the same image as in --dump", "FIXED_DUMP")
     many = parser.add_argument_group("processes").add_mutually_exclusive_group()
-    add_num_process(many, "processes for calibration", None)
+    add_num_process(many, "number of processes that run calibration images", None)
     add_scheduler(many, "calibrate and run plans")
     results = parser.add_argument_group("results")
     add_output(results, "folder for the results", "FOLDER")
-    add_json(results, "also write the table, the rounds or the contributions as JSON to this file")
+    add_json(
+        results,
+        "also write the result as JSON to this file: the table of plans, the rounds (--first) or the "
+        "contributions of the convolutions (--explain)",
+    )
     results.add_argument(
         "--fixed-model", action="store_true", help="also write the fixed model of each plan, as optimized_i_RATE.onnx"
     )

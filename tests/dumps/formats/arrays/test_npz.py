@@ -133,7 +133,7 @@ def test_a_member_without_a_name_is_a_tensor_without_one(tmp_path: Path) -> None
 
 
 def test_another_packing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="Unpack it first"):
+    with pytest.raises(FormatError, match="Unpack the archive first"):
         open_dump(archive(tmp_path / "x.npz", {"a.npy": npy(np.zeros(2))}, zipfile.ZIP_BZIP2))
 
 

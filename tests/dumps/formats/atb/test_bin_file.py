@@ -336,7 +336,7 @@ def test_what_cannot_be_written_is_told_before(tmp_path: Path) -> None:
     with pytest.raises(ValuesError, match="float8_e4m3fnuz, for which ATB has no number"):
         save_dump([record], tmp_path / "x.bin", "atb_bin")
     assert "is not the first" in " ".join(losses(plain_records()[:2], "atb_bin"))
-    with pytest.raises(OutputError, match=r"holds one tensor\. Select one, or write an atb_tree"):
+    with pytest.raises(OutputError, match=r"holds one tensor\. Select one tensor, or write the format atb_tree"):
         save_dump(plain_records()[:2], tmp_path / "x.bin", "atb_bin")
     assert not os.listdir(tmp_path)
 

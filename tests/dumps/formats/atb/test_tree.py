@@ -122,7 +122,7 @@ def test_each_execution_is_a_run_with_the_names_it_has_alone(trees: Path) -> Non
     first, second = (open_dump(tree, step)["0_WordEmbedding/output.0"].real() for step in (0, 1))
     assert (first != second).all()
     with pytest.raises(
-        ConfigError, match=r"holds 2 runs \(step 0, rank 0; step 1, rank 0\); choose one with --step, or"
+        ConfigError, match=r"holds 2 runs \(step 0, rank 0; step 1, rank 0\); choose one run with --step, or"
     ):
         open_dump(tree)
     with pytest.raises(ConfigError, match=r"has no run with step 2; it has step 0, rank 0; step 1, rank 0$"):
@@ -362,7 +362,9 @@ def test_a_folder_of_other_bin_files_is_none(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a/weights.bin").write_bytes(b"key=value\n" * 9)
     (tmp_path / "statistic.csv").write_text("name,value\n")
-    with pytest.raises(FormatError, match=r"is a folder, not a dump \(looked for: .*ATB \.bin files"):
+    with pytest.raises(
+        FormatError, match=r"is a folder, but not a dump: the folder contains none of these: .*ATB \.bin files"
+    ):
         open_dump(tmp_path)
     put(tmp_path, "a/0_A/after/outtensor0.bin")
     dump = open_dump(tmp_path)

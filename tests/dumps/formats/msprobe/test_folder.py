@@ -213,7 +213,7 @@ def test_values_come_from_the_files_wherever_the_json_says_they_are(tmp_path: Pa
         assert tensor.statistics is None
     (tmp_path / "step0" / "rank1").mkdir()
     (tmp_path / "step0" / "rank1" / "dump.json").write_text(text_of(in_out()))
-    with pytest.raises(ConfigError, match=r"holds 2 runs .*choose one with --rank"):
+    with pytest.raises(ConfigError, match=r"holds 2 runs .*choose one run with --rank"):
         open_dump(tmp_path)
 
 

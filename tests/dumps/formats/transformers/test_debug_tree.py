@@ -142,7 +142,7 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
 def test_a_file_of_another_tensor_is_told(tmp_path: Path) -> None:
     facts = tensor(value="./x.safetensors")
     dump = opened(tmp_path, node("Net", outputs=facts), x=np.zeros((3, 3), np.float32))
-    with pytest.raises(FormatError, match=r"holds float32 \[3, 3\], but the tree says float32 \[2, 3\]"):
+    with pytest.raises(FormatError, match=r"holds float32 \[3, 3\], but the debug tree declares float32 \[2, 3\]"):
         dump["output.0"].raw()
     for data in (b"", b"abc", b"\xff" * 40):
         (tmp_path / "x.safetensors").write_bytes(data)
