@@ -155,7 +155,7 @@ def test_what_the_evaluator_passes_over_is_refused(op_type, attributes, lengths,
     one = node(op_type, ["x", "w", "r", "b", "lengths"], "y", hidden_size=4, **attributes)
     proto = net([one], constants, {"x": STEPS.shape}, ["y"], 17).proto
     if refused:
-        with pytest.raises(ModelError, match=f"ignores {refused} of {op_type}"):
+        with pytest.raises(ModelError, match=f"ignores {refused} of the operator {op_type}"):
             reference(proto, STEPS)
     else:
         np.testing.assert_allclose(reference(proto, STEPS), run_all(proto, {"x": STEPS})["y"], rtol=1e-4, atol=1e-5)
@@ -164,5 +164,5 @@ def test_what_the_evaluator_passes_over_is_refused(op_type, attributes, lengths,
 def test_activations_the_evaluator_passes_over_are_refused() -> None:
     constants = {"w": np.ones((1, 12, 3), np.float32), "r": np.ones((1, 12, 4), np.float32)}
     one = node("GRU", ["x", "w", "r"], "y", hidden_size=4, activations=["Sigmoid", "Relu"])
-    with pytest.raises(ModelError, match="ignores activations of GRU"):
+    with pytest.raises(ModelError, match="ignores activations of the operator GRU"):
         reference(net([one], constants, {"x": STEPS.shape}, ["y"], 17).proto, STEPS)

@@ -144,13 +144,17 @@ def test_weights_of_more_than_two_gigabytes_are_not_touched(external):
 
 def test_a_model_that_would_grow_past_the_limit_of_protobuf(model, tmp_path, monkeypatch):
     monkeypatch.setattr(node_notes, "PROTOBUF_LIMIT", model.stat().st_size)
-    with pytest.raises(ModelError, match="more than the 2 GiB limit of an ONNX file; save it with external data"):
+    with pytest.raises(
+        ModelError, match="more than the 2 GiB limit of an ONNX file; save the model with external data"
+    ):
         annotate(model, tmp_path / "out.onnx", [Note(("c1",), {"rmse": "1"})])
     assert not (tmp_path / "out.onnx").exists()
 
 
 def test_a_model_of_other_dumps_and_no_model_at_all(model, tmp_path):
-    with pytest.raises(ModelError, match=r"no node of .*net\.onnx computes a compared tensor \(its nodes compute 'c1'"):
+    with pytest.raises(
+        ModelError, match=r"no node of .*net\.onnx computes a compared tensor \(the nodes of the model compute 'c1'"
+    ):
         annotate(model, tmp_path / "out.onnx", [Note(("other",), {})])
     for content in (b"", b"text", model.read_bytes()[:-40]):
         (tmp_path / "bad.onnx").write_bytes(content)

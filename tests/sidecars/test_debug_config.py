@@ -201,7 +201,7 @@ def test_after_a_word_of_the_newer_sdk_anything_may_follow(written, rest):
         ("PASSEXPORT\n", "case-sensitive; write passexport"),
         (" passexport\n", "after leading blanks"),
         ("=x\n", "unknown option '=x'"),
-        ("# one\n\npath=a\ndumpTensor\npath=b\n# end\n", ":5: there is no folder 'b'; make it first"),
+        ("# one\n\npath=a\ndumpTensor\npath=b\n# end\n", ":5: there is no folder 'b'; create this folder first"),
         ("dumpTensor\npath=$HOME/x\n", r"taken literally"),
         ("dumpTensor\npath='x'\n", r"taken literally"),
         ("path=" + "ü" * 61 + "\n", "the path has 122 characters, but the SDK reads only 121"),

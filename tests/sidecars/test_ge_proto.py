@@ -96,7 +96,7 @@ def test_several_graphs(tmp_path: Path) -> None:
         ("\nop { input: [1, ", "line 2: it ends too early"),
         ("op { [a. }", "where an extension's name should be"),
         ("op { name: ü }", "where a value should be"),
-        ("a { " * 1000, "64 deep"),
+        ("a { " * 1000, "64 levels deep"),
         (
             "op { name: '" + "\\" * 30_000 + "' }",
             "256 backslashes in a row",

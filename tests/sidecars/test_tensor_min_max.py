@@ -67,7 +67,7 @@ def test_json_keeps_channels_and_bits(tmp_path):
         {"name": "a\nb", "min": [-1.5, -2.0], "max": [3.0, 0.1], "bit": 16},
         {"name": "c", "min": [0.0], "max": [1.0]},
     ]
-    with pytest.raises(ValuesError, match="line end"):
+    with pytest.raises(ValuesError, match="line break"):
         write_ranges(ranges, tmp_path / "x.txt")
     del ranges["a\nb"]
     write_ranges({"d": Range(np.array([-1.5, -2.0]), np.array([3.0, 0.1]))}, tmp_path / "x.txt")
@@ -271,7 +271,7 @@ def test_json_ends_in_a_newline_with_an_indent_of_four(tmp_path):
 
 def test_what_text_and_json_cannot_hold(tmp_path):
     for name in ("a\nb", "a\rb"):
-        with pytest.raises(ValuesError, match="line end"):
+        with pytest.raises(ValuesError, match="line break"):
             write_ranges({name: Range.of(0, 1)}, tmp_path / "x")
     for ends in ((0, math.inf), (-math.inf, 0), (0, math.nan)):
         with pytest.raises(ValuesError, match="the model computes NaN or Inf"):

@@ -88,7 +88,7 @@ def test_the_first_overflow_and_the_first_infinity(dumped):
     status, said, _ = check(dumped("float16", "overflow"))
     assert status == 0
     assert re.search(
-        r"First overflow: 5_mul/output.0 \(aten.mul\), called at net.py:\d+: "
+        r"The first operator that overflowed is 5_mul/output.0 \(aten.mul\), called at net.py:\d+: "
         r"the exact result exceeds the range of float16.",
         said,
     )

@@ -150,7 +150,7 @@ def test_a_ge_graph_tells_origins_and_relations(tmp_path: Path) -> None:
         ("{}", "not a GE graph"),
         (json.dumps({"graph": [{"op": [3]}]}), "lists of objects"),
         (json.dumps({"graph": [{"op": [{}]}]}), "has no name"),
-        (graph(operator("a", ["b"], ("b", -1))), "origin output -1"),
+        (graph(operator("a", ["b"], ("b", -1))), "invalid output number -1"),
         (graph(operator("a", [3])), "not a list of names"),  # type: ignore[list-item]
     ],
 )

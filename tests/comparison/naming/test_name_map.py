@@ -24,7 +24,7 @@ def test_round_trip(tmp_path_factory, names):
     [
         ("", "not valid JSON"),
         ("a b\n", "not valid JSON"),
-        ("[]", "not a list"),
+        ("[]", "the file holds a list, but"),
         ('{"a": ["b"]}', "'a' must map to one name"),
         ('{"a": null}', "'a' must map to one name"),
         ('{"a": "b", "a": "c"}', "'a' occurs twice in one object"),

@@ -95,7 +95,9 @@ def test_equal_names_pair_by_name_alone():
     comparison = compare(one.dump(), other.dump())
     assert {row.paired for row in comparison} == {"name"} and comparison["0_mm/output.0"].module == "block.fc"
     first = first_difference(comparison)
-    assert first.where == "0_mm/output.0 (aten.mm) in block.fc" and str(first).endswith("), own error 0.5")
+    assert first.where == "0_mm/output.0 (aten.mm) in block.fc" and str(first).endswith(
+        "); the operator's own error is 0.5"
+    )
 
 
 def test_without_modules_what_computes_the_same_of_the_same_is_paired():

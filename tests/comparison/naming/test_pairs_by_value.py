@@ -63,7 +63,7 @@ def test_what_values_cannot_tell_says_why():
     assert not found.rows
     said = reasons(found.only_in_benchmark)
     assert "NaN or Inf" in said["nan"] and "all its values are equal" in said["zero"] and "too few" in said["few"]
-    assert said["lone"] == "no output of this name in the sample, and no tensor with the same values"
+    assert said["lone"] == "the sample has no output of this name and no tensor with the same values"
     assert "all its values are equal" in reasons(found.only_in_sample)["y"]
 
 
@@ -98,7 +98,7 @@ def test_the_surplus_of_copies_is_listed():
     pairs, found = matched(dump(s=a), dump(x=a, y=a))
     assert pairs == [("s", "x", "value")] and "1 equal tensors in the sample and 2" in found.rows[0].note
     assert reasons(found.only_in_benchmark) == {
-        "y": "it has the same values as 's' of the sample, which is already paired"
+        "y": "this tensor has the same values as 's' of the sample, but that tensor is already paired"
     }
 
 

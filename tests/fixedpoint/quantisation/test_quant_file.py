@@ -165,7 +165,7 @@ def entry(name="r1", low=(0.0,), high=(1.0,), bit=None, data=None):
         ([entry(), entry(high=(2.0,))], "'r1' has two entries with different ranges"),
         (
             [entry("c2.w", data=NEW_WEIGHTS[:4])],
-            r"'c2.w' has data of shape [4, 8, 1, 1], but the model has [8, 8, 1, 1]",
+            r"'c2.w' has data of shape [4, 8, 1, 1], but this weight has shape [8, 8, 1, 1] in the model",
         ),
         ([entry("c2.b", data=np.zeros(8))], "'c2.b' has the key data, but is not the weight of a convolution"),
         ([entry("c2.w", data=NEW_WEIGHTS * np.nan)], "'c2.w' has data with NaN"),

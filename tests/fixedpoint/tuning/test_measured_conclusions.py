@@ -120,7 +120,10 @@ def test_an_error_of_what_is_nearly_nothing_is_judged_by_what_the_tensor_reaches
     assert p["figures"]["rmse"] > 0.001 and p["facts"] == {"verdict": "good", "reason": "resolution"}
     assert p["figures"]["reaches"] == pytest.approx(0.95) and p["figures"]["largest_error"] < 0.003
     assert any(
-        re.search(r"p COS .*: good \(largest error [\d.e-]+ in a range of 0\.95\d*, within", line) for line in lines
+        re.search(
+            r"p COS .*: good \(its largest error is [\d.e-]+ and its range spans 0\.95\d*, so the error is within", line
+        )
+        for line in lines
     )
     row = next(row for row in document["rows"] if row["name"] == "p")
     assert row["resolution"] and row["reaches"] == pytest.approx(0.95, rel=0.01)
@@ -151,7 +154,7 @@ def test_bad_layers_are_one_finding_with_the_cause_that_they_share(folder, capsy
     assert past == len(layers["names"]) and 0 < after <= past
     (said,) = [text for text in out if " layers exceed the limits (" in text]
     which = "all" if after == past else f"{after} of them"
-    assert f"; {which} come after {cause['facts']['input']}." in said
+    assert f"; {which} come after {cause['facts']['input']} in the model." in said
     (line,) = [text for text in out if text.startswith("Cause: ")]
     assert f"removes {100 * cause['figures']['gives_back']:.0f} % of the error" in line
     assert said in (folder / "d/report.html").read_text().replace("&lt;", "<").replace("&gt;", ">")
@@ -288,7 +291,7 @@ def test_a_clipped_range_is_named_though_16_bits_do_not_help(folder, capsys):
     line = f"diagnose -m net.onnx -i pictures --ranges {path} --input-config d/input_config.ini -o e --quant-level L1"
     assert main(line.split()) == 0
     out = capsys.readouterr().out
-    assert "\nCause: the calibration range of r1 is 0 to 0.1; the given images need 0 to " in out
+    assert "\nCause: the calibration range of r1 is 0 to 0.1, but the given images need 0 to " in out
     assert "\nNext: calibrate again on images that resemble the given images; this widens the range of r1." in out
 
 

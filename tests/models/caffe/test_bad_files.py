@@ -187,7 +187,7 @@ def test_blobs_that_contradict_themselves(tmp_path: Path) -> None:
     blob = net.layer.add(name=b"conv").blobs.add(data=[bytes(40)])
     blob.shape.dim.extend([4, 4, 3, 3])
     caffe.write_bytes(net.SerializeToString())
-    with pytest.raises(ModelError, match=r"'conv': a blob of shape \[4, 4, 3, 3\] holds 10 numbers"):
+    with pytest.raises(ModelError, match=r"'conv': a blob has shape \[4, 4, 3, 3\] but holds 10 numbers"):
         open_model(prototxt, caffe)
     blob.data[0] = bytes(41)
     caffe.write_bytes(net.SerializeToString())

@@ -54,7 +54,7 @@ def test_a_single_file_is_a_dump_of_one(tmp_path: Path) -> None:
 
 HOSTILE = {
     "objects": (npy("'|O'"), "Python objects"),
-    "huge": (npy(shape="(1000000000000,)"), "declares 4000000000000 bytes of values, but only 8 follow"),
+    "huge": (npy(shape="(1000000000000,)"), "declares 4000000000000 bytes of values, but only 8 bytes follow"),
     "beyond memory": (npy(shape="(0, 4611686018427387904, 8)"), "too large for any memory"),
     "negative": (npy(shape="(-2,)"), "an impossible shape"),
     "not numbers": (npy(shape="('a',)"), "npy header"),
@@ -68,8 +68,8 @@ HOSTILE = {
     "raw": (npy("'|V2'", "(4,)"), "raw bytes"),
     "code": (npy("__import__('os').system('true')"), "npy header"),
     "deep": (npy("(" * 50 + ")" * 50), "npy header"),
-    "empty": (b"\x93NUMPY", "not a whole"),
-    "version": (b"\x93NUMPY\x07\x00" + bytes(200), "not a whole"),
+    "empty": (b"\x93NUMPY", "not a complete"),
+    "version": (b"\x93NUMPY\x07\x00" + bytes(200), "not a complete"),
     "header length": (b"\x93NUMPY\x02\x00\xff\xff\xff\xff" + b"(" * 20000, "header"),
     "no header": (b"\x93NUMPY\x01\x00\x00\x00" + b"12345678", "npy header"),
     "cut": (npy()[:60], "cut off in its .npy header"),
@@ -165,7 +165,10 @@ def test_a_manifest_cannot_name_files_elsewhere(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "array, said",
-    [(np.zeros(1, np.int32), "holds int32, but float32 is expected"), (np.zeros(0, np.float32), "holds 0 values")],
+    [
+        (np.zeros(1, np.int32), "holds values of type int32, but type float32 is expected"),
+        (np.zeros(0, np.float32), "holds 0 values"),
+    ],
 )
 def test_values_that_are_not_what_the_manifest_says_are_refused(array: np.ndarray, said: str, tmp_path: Path) -> None:
     save_dump([Tensor.of("x", np.zeros(1, np.float32))], tmp_path / "dump", "npy_dir")

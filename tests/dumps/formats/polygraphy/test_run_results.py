@@ -111,7 +111,10 @@ def test_what_is_no_array_is_left_out(tmp_path: Path) -> None:
         (results([{"a": {"array": "%%%%"}}]), "not base64"),
         (results([{"a": {"array": "AAAA"}}]), "not a complete .npy file"),
         (results([{"a": {"array": encoded(np.array([{}], object))}}]), "holds Python objects"),
-        (results([{"a": {"array": encoded(np.ones(9))[:-8]}}]), "declares 72 bytes of values, but only 67 follow"),
+        (
+            results([{"a": {"array": encoded(np.ones(9))[:-8]}}]),
+            "declares 72 bytes of values, but only 67 bytes follow",
+        ),
         ('{"lst": [["r", [{"outputs": {"a": {"array": "k05V', "cut off inside an array"),
     ],
 )
