@@ -3,9 +3,9 @@
     python benchmarks/report.py [--short] [--layers 5000]
 
 The floor is the target: 3 MB, and one second for the first paint and for each use, from the event until the next
-frame is painted; the median of several times counts. For the first paint, the zoom and the selection, further rows compare the
-page with the same page without its drawing of the network, opened in turn; the aim is 1.5. Without Chromium (Debian's
-chromium and chromium-driver, and selenium), only text and size are measured.
+frame is painted; the median of several times counts. For the first paint, the zoom and the selection, further rows
+compare the page with the same page without its drawing of the network, opened in turn; the aim is 1.5. Without
+Chromium (Debian's chromium and chromium-driver, and selenium), only text and size are measured.
 """
 
 from __future__ import annotations

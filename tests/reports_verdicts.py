@@ -111,7 +111,10 @@ def situations() -> Iterator[tuple[str, Verdict]]:
     yield "another tensor of the same name", Verdict(
         "differs", WHOLE, False, Deciding("conv1_xx", OTHER_TENSOR, 0.8), 1,
         cause=Finding(
-            "another tensor", "conv1_xx", "CONV_2D", facts={"found": "relu1, the output of PRELU (COS 1.000000, RMSE 0.000001)"}
+            "another tensor",
+            "conv1_xx",
+            "CONV_2D",
+            facts={"found": "relu1, the output of PRELU (COS 1.000000, RMSE 0.000001)"},
         ),
         recommendation=Recommendation("compare the operator", TUNE, ("conv1_xx",)),
     )  # fmt: skip

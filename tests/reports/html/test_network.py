@@ -25,7 +25,8 @@ def nodes(page):
 
 def click(page, text):
     script = """
-      const node = [...document.querySelectorAll('#network-drawing [data-node]')].find(n => n.textContent.includes(arguments[0]));
+      const nodes = [...document.querySelectorAll('#network-drawing [data-node]')];
+      const node = nodes.find(n => n.textContent.includes(arguments[0]));
       node.lastChild.dispatchEvent(new MouseEvent('click', { bubbles: true }));
     """
     page.execute_script(script, text)
