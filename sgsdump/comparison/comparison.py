@@ -451,7 +451,7 @@ class Comparison:
         return saved
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a pandas DataFrame with one line per row.
+        """Return a pandas DataFrame with one line per compared layer.
 
         Returns
         -------
