@@ -196,7 +196,7 @@ def public_name(name: str) -> Any:
 
 
 def _is_module(name: str) -> bool:
-    """Return whether sgsdump has a module NAME, which ``from sgsdump import NAME`` imports if no attribute exists."""
+    """Return whether sgsdump has a submodule of this name, for ``from sgsdump import NAME``."""
     from pathlib import Path
 
     place = Path(__file__).with_name(name)

@@ -143,7 +143,7 @@ class Record:
 
 @runtime_checkable
 class Variant(Protocol):
-    """A variant of a dump format that can also describe a dump with only some of the records."""
+    """A variant of a dump format that can also be reduced to some of the records."""
 
     def of_part(self) -> Any:
         """Return a copy of the variant from which the data about individual records is removed."""

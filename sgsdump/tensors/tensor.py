@@ -214,8 +214,8 @@ class Tensor:
         -------
         ndarray
             float32 array in the shape of ``stored``. Complex numbers become pairs (real, imaginary) along an additional
-            last axis of length 2; booleans become 0.0 and 1.0. The array is a copy, except for float32 tensors above 64
-            MiB, which ``stored`` returns as a view.
+            last axis of length 2; booleans become 0.0 and 1.0. The array is a copy. For float32 tensors above 64 MiB,
+            it is a view, as ``stored`` returns it.
 
         Raises
         ------
