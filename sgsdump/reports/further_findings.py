@@ -134,8 +134,8 @@ def _channel_sentences(channels: Sequence[Finding]) -> Iterator[str]:
         )
     if len(ranked) > MOST_CHANNELS:
         yield (
-            f"{counted(len(ranked) - MOST_CHANNELS, 'more layer')} also have channels that are quantised to zero or exceed the "
-            "limits."
+            f"{counted(len(ranked) - MOST_CHANNELS, 'more layer')} also have channels that are quantised to zero or "
+            "exceed the limits."
         )
 
 

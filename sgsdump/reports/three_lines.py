@@ -182,8 +182,8 @@ _ACTIONS: Mapping[Action, str] = {
     "use the cured model": "use the rewritten model",
     "keep operators in float": "keep {layers} in float",
     "name the nodes": (
-        "name all nodes with the lines below (nodes without a name cannot be kept in float), then quantise and diagnose "
-        "again"
+        "name all nodes with the lines below (nodes without a name cannot be kept in float), then quantise and "
+        "diagnose again"
     ),
     "find the cause": "INT16 barely reduces this error, so find its cause",
     "calibrate on more images": "calibrate on more images, because an output exceeds the limits on held-out images",
