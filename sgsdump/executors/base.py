@@ -189,7 +189,7 @@ class Executor(ABC):
         Parameters
         ----------
         configs : Mapping[str, Any]
-            Options that the caller set; all are in ``init_options``.
+            Options that the caller set explicitly; ``init_options`` also has the defaults.
         """
 
     @abstractmethod
