@@ -189,7 +189,7 @@ class Executor(ABC):
         Parameters
         ----------
         configs : Mapping[str, Any]
-            Options that the caller set explicitly; ``init_options`` also has the defaults.
+            Options that the caller set. Each name is a key of ``init_options``.
         """
 
     @abstractmethod
