@@ -54,7 +54,7 @@ function fitNetwork() {
   drawMap();
 }
 
-function choose_node(id) {
+function chooseNode(id) {
   const layer = layerAt(id);
   look.chosen = id;
   if (layer) select(layer.place);
@@ -82,7 +82,7 @@ function keyInNetwork(event) {
   const here = scene.boxes.has(look.chosen) ? look.chosen : visibleOf(Math.max(selection.place, 0));
   if (event.key.startsWith("Arrow")) {
     const next = neighbourOf(here, event.key);
-    if (next) choose_node(next.id);
+    if (next) chooseNode(next.id);
   } else if (event.key === "Enter" || event.key === " ") {
     const group = isGroup(here) ? here : parents.get(here);
     if (group !== rootGroup()) toggle(group);
@@ -154,7 +154,7 @@ function startPointer() {
       toggle(id);
       look.chosen = id;
       if (layerAt(id)) select(layerAt(id).place);
-    } else choose_node(id);
+    } else chooseNode(id);
   });
   pane.addEventListener(
     "wheel",
