@@ -366,7 +366,7 @@ def add_scheduler(parser: argparse._ActionsContainer, task: str) -> None:
     parser.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help=f"{task} on the Dask cluster with this scheduler, such as tcp://host:8786",
+        help=f"{task}, using the Dask cluster with this scheduler, such as tcp://host:8786",
     )
 
 

@@ -324,7 +324,7 @@ def _with_data(model: Model, params: Sequence[QuantParam], fuse: bool, where: st
         tensor = graph.constants[name]
         subject = f"{where}: {quoted(name)}"
         if name not in weights:
-            raise ConfigError(f"{subject} has the key data, but is not the weight of a convolution")
+            raise ConfigError(f"{subject} has the key 'data', which is allowed only for the weight of a convolution")
         if data.shape != tuple(tensor.dims):
             raise ConfigError(
                 f"{subject} has data of shape {list(data.shape)}, but this weight has shape "

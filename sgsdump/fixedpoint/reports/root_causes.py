@@ -286,7 +286,8 @@ def _to_order(finding: Finding) -> str:
         )
     if by == "fixed":
         return (
-            f"if the model was trained on {order}, write {order} into input_config.ini; if not, convert the model again"
+            f"if the model was trained on {order}, write {order} into input_config.ini; otherwise "
+            "convert the model again with the order of input_config.ini"
         )
     return "calibrate again with the correct input_config.ini"
 
