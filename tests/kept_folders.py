@@ -7,8 +7,9 @@ tensors are the same, so any folder compares with ``benchmark.npz``. In the fold
 import csv
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ class Kept(NamedTuple):
     """
 
     write: Callable[[Path, Tensors], None]
-    names: dict[str, str] = {}
+    names: Mapping[str, str] = MappingProxyType({})
     shaped: bool = True
     refused: tuple[str, ...] = ()
     then: tuple[str, ...] = ()
@@ -195,7 +196,9 @@ OPENED = {
     "among_others": Kept(among_others),
 }
 REFUSED = {
-    "raw_unknown": Kept(raw_unknown, shaped=False, refused=(".raw", "--raw-dtype float32"), then=("--raw-dtype", "float32")),
+    "raw_unknown": Kept(
+        raw_unknown, shaped=False, refused=(".raw", "--raw-dtype float32"), then=("--raw-dtype", "float32")
+    ),
     "two_of_a_name": Kept(two_of_a_name, refused=("'conv1'", "conv1.npy", "--files"), then=("--files", "*.npy")),
 }
 

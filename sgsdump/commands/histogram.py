@@ -34,6 +34,7 @@ from sgsdump.commands.options import (
     add_json,
     add_output,
     add_parse_net,
+    add_readers,
     add_run,
     add_scheduler,
     opened,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from sgsdump.reports.histogram import Matched
     from sgsdump.tensors.types import Range
 
-RARE = ("--rank", "--scheduler")
+RARE = ("--rank", "--files", "--scheduler")
 # A task ends at this number of values (a tenth of a second of counting) or of layers.
 TASK_VALUES = 16_000_000
 TASK_LAYERS = 100
@@ -75,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_argument_group("input dump")
     add_parse_net(source)
     add_run(source)
+    add_readers(source)
     add_scheduler(source, "count the values")
     output = parser.add_argument_group("output")
     add_output(output, "folder for the charts (default: %(default)s)", "FOLDER", Path("Histograms"))
@@ -98,7 +100,11 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports.histogram import drawn_into
     from sgsdump.reports.histogram_lines import histogram_lines, histograms_json
 
-    options = record(Options, args, reading=Reading(args.step, args.rank, parse_net=args.parse_net))
+    options = record(
+        Options,
+        args,
+        reading=Reading(args.step, args.rank, parse_net=args.parse_net, reader=args.reader, files=args.files),
+    )
     output = options.output
     check_outputs([options.json], [options.dump, options.ranges, options.reading.parse_net])
     if options.json:

@@ -10,6 +10,8 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from sgsdump.dumps.dump import Dump
+    from sgsdump.dumps.own_reader import ReaderFunction
     from sgsdump.dumps.raw_files import RawFacts
     from sgsdump.models.model import Part
     from sgsdump.tensors.stages import Stage
@@ -28,6 +31,8 @@ Record = TypeVar("Record")
 INPUTS = "image, folder, list file, .npy, .npz, or random[:SEED]"
 # The templates of --metric that need no labels; ``comparison.agreement`` has them.
 AGREEMENTS, NO_AGREEMENT = ("top1-agreement", "detection-agreement", "pixel-agreement"), "none"
+# Ways of reading that options select, beside FILE.py of a user's reader.
+RAW, FILES = "raw files", "chosen files"
 QUANT_LEVELS = ("L1", "L2", "L3", "L4", "L5")
 
 
@@ -83,6 +88,8 @@ class Reading:
     step, rank            run in a tree
     ranges, parse_net     side files that unpad and dequantise integers
     raw_dtype, raw_shape  types and shapes of raw files, each by name pattern; or a model that has the shapes
+    reader                FILE.py[:FUNCTION] of the user, each with the pattern of its paths; "" for unknown formats
+    files                 patterns of the files to read of a folder
     """
 
     step: int | None = None
@@ -91,6 +98,8 @@ class Reading:
     parse_net: Path | None = None
     raw_dtype: Sequence[tuple[str, np.dtype]] = ()
     raw_shape: Sequence[tuple[str, tuple[int, ...]] | Path] = ()
+    reader: Sequence[tuple[str, str]] = ()
+    files: Sequence[str] = ()
 
 
 def add_model(
@@ -433,23 +442,78 @@ def opened(reading: Reading, *paths: Path) -> list[Dump]:
     from sgsdump.dumps.trees import list_runs
 
     step, rank = reading.step, reading.rank
-    raw = {path for path in paths if reads_raw(reading, path)}
-    facts = _raw_facts(reading) if raw else None
-    is_tree = {path: bool(list_runs(path)) for path in paths if path not in raw and (step, rank) != (None, None)}
-    choosing = [path for path in is_tree if is_tree[path] or not (raw or any(is_tree.values()))]
-    return [
-        open_raw(path, facts, step)
-        if facts is not None and path in raw
-        else (open_dump(path, step, rank) if path in choosing else open_dump(path))
-        for path in paths
-    ]
+    ways = {path: _way(reading, path) for path in paths}
+    _check_readers(reading, ways)
+    facts = _raw_facts(reading) if RAW in ways.values() else None
+    others = [path for path in paths if not ways[path]]
+    is_tree = {path: bool(list_runs(path)) for path in others if (step, rank) != (None, None)}
+    choosing = [path for path in is_tree if is_tree[path] or not (facts or any(is_tree.values()))]
+
+    def dump_at(path: Path) -> Dump:
+        way = ways[path]
+        if way == RAW and facts is not None:
+            return open_raw(path, facts, step, reading.files)
+        if way == FILES:
+            return open_dump(path, files=reading.files)
+        if way:
+            return open_dump(path, reader=_own_function(way))
+        return open_dump(path, step, rank) if path in choosing else open_dump(path)
+
+    return [dump_at(path) for path in paths]
 
 
-def reads_raw(reading: Reading, path: Path) -> bool:
-    """Return whether a path is read as raw values of the given type."""
-    from sgsdump.dumps.raw_files import is_raw
+def has_no_runs(reading: Reading, path: Path) -> bool:
+    """Return whether options say how a path is read: by a user's reader, as chosen files, or as raw values."""
+    return bool(_way(reading, path))
 
-    return bool(reading.raw_dtype) and is_raw(path)
+
+def _way(reading: Reading, path: Path) -> str:
+    """Return ``FILE.py[:FUNCTION]`` of the user's reader of a path, ``FILES`` or ``RAW``; "" for sgsdump's formats."""
+    if reading.reader and (reader := _reader_of(reading, path)):
+        return reader
+    if reading.raw_dtype:
+        from sgsdump.dumps.raw_files import is_raw
+
+        if is_raw(path):
+            return RAW
+    return FILES if reading.files and path.is_dir() else ""
+
+
+def _reader_of(reading: Reading, path: Path) -> str:
+    """Return the last reader whose pattern matches a path, or whose pattern is empty and whose format is unknown."""
+    from sgsdump.dumps.trees import is_known
+
+    for pattern, reader in reversed(reading.reader):
+        if pattern and (fnmatchcase(str(path), pattern) or fnmatchcase(path.name, pattern)):
+            return reader
+        if not pattern and path.exists() and not is_known(path):
+            return reader
+    return ""
+
+
+def _check_readers(reading: Reading, ways: Mapping[Path, str]) -> None:
+    """Raise ConfigError if the user's reader reads no path, or if a run is selected but only options say how to read."""
+    from sgsdump.dumps.trees import known_format
+
+    used = [path for path, way in ways.items() if way not in ("", RAW, FILES)]
+    there = [path for path in ways if path.exists()]
+    if reading.reader and not used and there:
+        known = ", ".join(f"{path} ({known_format(path) or 'unknown'})" for path in there)
+        reader = reading.reader[-1][1]
+        raise ConfigError(
+            f"--reader {reader} reads none of the dumps: {known}. To use the reader all the same, name the dumps by a "
+            f"pattern: --reader '*={reader}'"
+        )
+    if (reading.step, reading.rank) != (None, None) and all(way not in ("", RAW) for way in ways.values()):
+        raise ConfigError("--step and --rank select a run of a tree; --reader and --files read one dump. Omit them")
+
+
+@cache
+def _own_function(text: str) -> ReaderFunction:
+    """Return the user's function; its file is imported once."""
+    from sgsdump.dumps.own_reader import load_function
+
+    return load_function(text, "reader").function
 
 
 def _raw_facts(reading: Reading) -> RawFacts:
@@ -465,6 +529,38 @@ def _raw_facts(reading: Reading) -> RawFacts:
             of_model = Graph(open_model(path).proto).shapes
             model |= {name: tuple(filter(None, sizes)) for name, sizes in of_model.items() if None not in sizes}
     return RawFacts(reading.raw_dtype, shapes, model)
+
+
+def add_readers(parser: argparse._ActionsContainer) -> None:
+    """Add ``--reader`` and ``--files``, for formats that sgsdump does not know and for folders of any files."""
+    parser.add_argument(
+        "--reader",
+        type=_reader,
+        action="append",
+        default=[],
+        metavar="[PATTERN=]FILE.py[:FUNCTION]",
+        help=(
+            "your own reader read(path), which yields (name, array), for dumps of unknown formats, or for paths that "
+            "match PATTERN; may be repeated"
+        ),
+    )
+    parser.add_argument(
+        "--files",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="of a folder, read only the files that match this pattern, one tensor a file; may be repeated",
+    )
+
+
+def _reader(text: str) -> tuple[str, str]:
+    """Return the pattern ("" for unknown formats) and ``FILE.py[:FUNCTION]``."""
+    from sgsdump.dumps.own_reader import split_text
+
+    pattern, sign, reader = text.rpartition("=")
+    if not sign or split_text(text, "")[0].is_file():
+        return "", text
+    return pattern, reader
 
 
 def add_raw(parser: argparse._ActionsContainer, shapes: bool = True) -> None:

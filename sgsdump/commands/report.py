@@ -30,6 +30,7 @@ from sgsdump.commands.options import (
     Reading,
     add_output,
     add_ranges,
+    add_readers,
     add_run,
     add_runs,
     add_stages,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from sgsdump.reports.report import Report
 
 
-RARE = ("--rank", "--stages")
+RARE = ("--rank", "--files", "--stages")
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_ranges(dumps, "calibration ranges to show, such as log/tensor_min_max.txt of calibrate")
     add_runs(dumps)
     add_run(dumps)
+    add_readers(dumps)
     add_stages(dumps)
     diagnoses = parser.add_argument_group("two diagnoses")
     diagnoses.add_argument(
@@ -86,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports.report import Context, report_of
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
-    options = record(Options, args, reading=Reading(args.step, args.rank))
+    options = record(Options, args, reading=Reading(args.step, args.rank, reader=args.reader, files=args.files))
     if options.before is not None:
         return _report_of_two(options, options.before, typed(args))
     if options.benchmark is None:
@@ -130,6 +132,7 @@ def _report_of_two(options: Options, before: Path, facts: Sequence[tuple[str, st
     asked: dict[str, object] = {"a second dump": options.benchmark, "--ranges": options.ranges}
     asked |= {"--stages": options.stages}
     asked |= {"--runs": options.runs, "--step": options.reading.step, "--rank": options.reading.rank}
+    asked |= {"--reader": options.reading.reader or None, "--files": options.reading.files or None}
     for name, value in asked.items():
         if value not in (None, False):
             raise ConfigError(f"{name} is for dumps, but --before is for two diagnoses; omit one of them")

@@ -16,6 +16,7 @@ from sgsdump.files.bounded_read import open_file, reading
 from sgsdump.plugins import SWITCH, are_left_out, leave_out
 
 TOPOLOGY = "model/*/*.json"
+ANY_FILES = ("folder", "tensor_file")
 _HOOKED = "msit_dump_*/control.json"
 _MODELS = (".tflite", ".onnx", ".xml", ".prototxt", ".caffemodel")
 
@@ -133,6 +134,22 @@ def format_of(path: Path) -> Any:
     )
     left_out = f"; plug-ins are disabled ({SWITCH})" if are_left_out() else ""
     raise FormatError(f"{path} is not a dump of a known format (known: {', '.join(FORMATS)}){bare}{left_out}")
+
+
+def known_format(path: Path) -> str:
+    """Return the name of the format that recognises a path, perhaps of a run; "" if there is none."""
+    try:
+        return str(format_of(tree_of(path)).name)
+    except SgsdumpError:
+        return ""
+
+
+def is_known(path: Path) -> bool:
+    """Return whether a format of its own recognises a path; a user's reader reads any other path.
+
+    Folders of files of any kind, and files whose name tells type and shape, have no format of their own.
+    """
+    return known_format(path) not in ("", *ANY_FILES)
 
 
 def _recognised(name: str, format: Any, path: Path, head: bytes) -> bool:

@@ -28,7 +28,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sgsdump.dumps.dump import Damage, Dump, Record
+from sgsdump.dumps.dump import FOLDER, Damage, Dump, Record
 from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats.arrays import npz, number_text, safetensors
 from sgsdump.dumps.formats.shared import manifest, npy_file, zip_member
@@ -40,10 +40,8 @@ from sgsdump.errors import ConfigError, FormatError, listed
 from sgsdump.files.bounded_read import open_file
 from sgsdump.files.folder import files_below, has_file, in_order
 from sgsdump.files.mapped import Source, source_of, view
-from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
-NAME = "folder"
 NPY, TORCH, RAW, TEXT = (".npy",), (".pt", ".pth"), (".bin", ".raw", ".dat"), number_text.ENDINGS
 ARCHIVES = (".npz", ".safetensors")
 ENDINGS = (*NPY, *ARCHIVES, *TORCH, *TEXT, *RAW)
@@ -127,7 +125,7 @@ def read_files(path: Path, patterns: Sequence[str] = (), raw: RawReader | None =
     results = _results(path)
     folder = next(iter(results.values())) if len(results) == 1 else path
     names = files_below(folder, ENDINGS, notes)
-    chosen = [name for name in names if not patterns or any(_matches(name, pattern) for pattern in patterns)]
+    chosen = [name for name in names if not patterns or any(matches(name, pattern) for pattern in patterns)]
     if patterns and not chosen:
         raise ConfigError(f"{path}: --files {' '.join(patterns)} matches none of {len(names)} tensor files")
     files = _Files(folder, chosen, notes, raw)
@@ -137,7 +135,7 @@ def read_files(path: Path, patterns: Sequence[str] = (), raw: RawReader | None =
     if not tensors:
         raise FormatError(f"{_no_tensor(path, chosen)} ({notes[-1] if notes else 'there is none'})")
     ordered = _ordered([tensor for _, tensor in tensors], files.lists)
-    format = "npy_dir" if all(name.endswith(NPY) for name, _ in tensors) else NAME
+    format = "npy_dir" if all(name.endswith(NPY) for name, _ in tensors) else FOLDER
     return Dump([Record("out", 0, n, "", tensor) for n, tensor in enumerate(ordered)], format, None, path, notes)
 
 
@@ -227,7 +225,9 @@ class _Files:
 def raw_tensor(path: Path, facts: Facts) -> Tensor:
     """Return the tensor of a file without a header, whose size fits the facts."""
     assert facts.dtype is not None and facts.shape is not None
-    info = TensorInfo(facts.name, facts.shape, facts.dtype.newbyteorder("<") if facts.dtype.kind in "iuf" else facts.dtype)
+    info = TensorInfo(
+        facts.name, facts.shape, facts.dtype.newbyteorder("<") if facts.dtype.kind in "iuf" else facts.dtype
+    )
     return Tensor(info, partial(_load, source_of(path), info.dtype, facts.shape))
 
 
@@ -280,7 +280,8 @@ def _is_own_archive(path: Path) -> bool:
         return False
 
 
-def _matches(name: str, pattern: str) -> bool:
+def matches(name: str, pattern: str) -> bool:
+    """Return whether the path of a file below its folder, or its name, matches a pattern."""
     return fnmatchcase(name, pattern) or fnmatchcase(name.rpartition("/")[2], pattern)
 
 
@@ -332,9 +333,9 @@ def _no_tensor(path: Path, names: Sequence[str]) -> str:
 def tensors_beside(path: Path, patterns: Sequence[str], notes: list[str]) -> Iterator[Tensor]:
     """Yield the tensors of a folder's files that have a header or are text, for a folder that also has raw files."""
     names = [name for name in files_below(path, ENDINGS[: -len(RAW)], []) if is_tensor_file(path / name)]
-    chosen = [name for name in names if not patterns or any(_matches(name, pattern) for pattern in patterns)]
+    chosen = [name for name in names if not patterns or any(matches(name, pattern) for pattern in patterns)]
     yield from (tensor for _, tensor in _Files(path, chosen, notes, None).tensors())
 
 
 FILE = Format("tensor_file", recognises_file, read_file, one_tensor=True)
-FORMAT = Format(NAME, recognises, read, looks_for="a tensor a file", runs=runs)
+FORMAT = Format(FOLDER, recognises, read, looks_for="a tensor a file", runs=runs)

@@ -35,7 +35,9 @@ _HEAD = 4096
 _COMMENT = re.compile(rb"#[^\n]*")
 _SHAPE = re.compile(r"shape\D{0,12}?([0-9][0-9,x ]*)", re.IGNORECASE)
 _DTYPE = re.compile(r"d?type\W{0,8}([\w.<]+)", re.IGNORECASE)
-_NUMBER = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|nan|inf(?:inity)?)", re.I)
+_NUMBER = re.compile(
+    rb"[+-]?(?:[0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|nan|inf(?:inity)?)", re.I
+)
 _SIGNS = b"0123456789+-.eEnaifNAIFtyTY \n"
 _SPACES = bytes.maketrans(b",;\t\r", b"    ")
 _LINE = re.compile(rb"(?m)^ *[^ \n]")

@@ -45,9 +45,7 @@ _SIZES = r"[0-9]{1,10}(?:[x,][0-9]{1,10})+"
 # Lazy names: a number before the shape belongs to the shape only if ``x`` joins them.
 _NAMED = (
     re.compile(rf"(?P<name>.+?)(?P<ti>(?:_[0-9]{{5}})+x[0-9]{{5}})(?:_(?P<dtype>{_TYPE}))?", re.IGNORECASE | re.DOTALL),
-    re.compile(
-        rf"(?P<name>.+?)[_.-](?P<shape>{_SIZES})(?:[_.-](?P<dtype>{_TYPE}))?", re.IGNORECASE | re.DOTALL
-    ),
+    re.compile(rf"(?P<name>.+?)[_.-](?P<shape>{_SIZES})(?:[_.-](?P<dtype>{_TYPE}))?", re.IGNORECASE | re.DOTALL),
     re.compile(rf"(?P<name>.+?)[_.-](?P<dtype>{_TYPE})[_.-](?P<shape>{_SIZES})", re.IGNORECASE | re.DOTALL),
 )
 _LONGEST = 255
