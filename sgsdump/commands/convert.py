@@ -90,8 +90,8 @@ MODES = Modes(
         **dict.fromkeys(["dump", "output"], (DUMP, TOPOLOGY, MODEL)),
         **dict.fromkeys(
             (
-                "to writer strict select step rank parse_net raw_dtype raw_shape reader files layout original_shape dtype "
-                "scheduler"
+                "to writer strict select step rank parse_net raw_dtype raw_shape reader files layout original_shape "
+                "dtype scheduler"
             ).split(),
             (DUMP,),
         ),

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         labelled
         for path in options.dumps
         for labelled in (
-            [(path.stem, *opened(options.reading, path))]
+            [(path.stem, opened(options.reading, path)[0])]
             if path in alone
             else [(path.name, open_dump(path, step, rank))]
             if path in trees

@@ -492,7 +492,7 @@ def _reader_of(reading: Reading, path: Path) -> str:
 
 
 def _check_readers(reading: Reading, ways: Mapping[Path, str]) -> None:
-    """Raise ConfigError if the user's reader reads no path, or if a run is selected but only options say how to read."""
+    """Raise ConfigError if the user's reader reads no path, or if a run is selected but no path can have runs."""
     from sgsdump.dumps.trees import known_format
 
     used = [path for path, way in ways.items() if way not in ("", RAW, FILES)]

@@ -18,8 +18,8 @@ from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.tensor import Tensor
 
 Value = tuple[str, int]
-# ``Dump.format`` of raw files (``raw_files.py``) and of a user's reader (``own_reader.py``), which are not in ``FORMATS``,
-# and of folders of one tensor a file.
+# ``Dump.format`` of raw files (``raw_files.py``) and of a user's reader (``own_reader.py``), which are not in
+# ``FORMATS``, and of folders of one tensor a file.
 RAW, READER, FOLDER = "raw", "reader", "folder"
 
 

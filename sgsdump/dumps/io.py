@@ -182,20 +182,20 @@ def save_dump(
         write_with(load_function(str(writer) if isinstance(writer, Path) else writer, "writer"), _records(dump), path)
         return
     target = _target(dump, path, format)
-    writer = FORMATS[target.format].write
-    if writer is None:
+    write = FORMATS[target.format].write
+    if write is None:
         raise ConfigError(f"format {target.format} can be read but not written")
     if on_loss == "ignore" or _is_kept(dump, target):
-        writer(_records(dump), path, target.variant)
+        write(_records(dump), path, target.variant)
         return
     facts: list[Record] = []
     records = _records(dump)
     if isinstance(records, Sequence):
         facts.extend(records)
         _refuse(facts, target, on_loss)
-        writer(records, path, target.variant)
+        write(records, path, target.variant)
     else:
-        writer(_watched(records, facts, target, on_loss), path, target.variant)
+        write(_watched(records, facts, target, on_loss), path, target.variant)
     lost = losses(facts, *target)
     if lost:
         warnings.warn(one_line(f"{target.format} cannot hold everything: {'; '.join(lost)}"), LossWarning, stacklevel=2)

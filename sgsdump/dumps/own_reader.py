@@ -19,7 +19,6 @@ The file is imported only where the user names it: ``--reader FILE.py``, ``open_
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -178,7 +177,7 @@ def write_with(writer: OwnFunction, records: Iterable[Record], path: Path) -> in
             set_aside(path)
         elif not made.is_dir():
             check_file(path)
-        os.replace(made, path)
+        made.replace(path)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from None
     finally:

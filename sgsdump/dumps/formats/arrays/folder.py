@@ -293,7 +293,7 @@ def _check_names(path: Path, tensors: Sequence[tuple[str, Tensor]]) -> None:
         return
     files = [file for file, tensor in tensors if tensor.name == name]
     endings = Counter(Path(file).suffix for file, _ in tensors)
-    usual = endings.most_common(1)[0][0]
+    usual = max((Path(file).suffix for file in files), key=lambda ending: endings[ending])
     raise ConfigError(
         f"{path}: {count} files hold the tensor {name!r}: {listed(files)}. Choose files by name: --files '*{usual}'"
     )
