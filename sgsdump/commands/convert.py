@@ -56,6 +56,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sgsdump.commands.opening import opened
 from sgsdump.commands.options import (
     Modes,
     Reading,
@@ -67,7 +68,6 @@ from sgsdump.commands.options import (
     add_scheduler,
     add_select,
     add_to,
-    opened,
     pattern_and_shape,
     record,
 )

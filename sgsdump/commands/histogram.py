@@ -29,6 +29,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.opening import opened
 from sgsdump.commands.options import (
     Reading,
     add_json,
@@ -37,7 +38,6 @@ from sgsdump.commands.options import (
     add_readers,
     add_run,
     add_scheduler,
-    opened,
     record,
 )
 from sgsdump.commands.shared_files import absolute, in_tasks, on_this_worker, record_at, shared, size_of

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import Reading, add_readers, add_run, add_to, has_no_runs, opened, record
+from sgsdump.commands.opening import has_no_runs, opened
+from sgsdump.commands.options import Reading, add_readers, add_run, add_to, record
 
 if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.opening import opened
 from sgsdump.commands.options import (
     Reading,
     add_output,
@@ -34,7 +35,6 @@ from sgsdump.commands.options import (
     add_run,
     add_runs,
     add_stages,
-    opened,
     record,
     stages_of,
 )

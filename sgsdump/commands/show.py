@@ -64,6 +64,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sgsdump.commands.opening import has_no_runs, opened
 from sgsdump.commands.options import (
     Modes,
     Reading,
@@ -74,8 +75,6 @@ from sgsdump.commands.options import (
     add_readers,
     add_run,
     add_select,
-    has_no_runs,
-    opened,
     record,
 )
 from sgsdump.commands.terminal import TERMINAL, print_lines

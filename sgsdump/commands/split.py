@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sgsdump.commands.options import Reading, add_readers, add_run, add_to, opened, record
+from sgsdump.commands.opening import opened
+from sgsdump.commands.options import Reading, add_readers, add_run, add_to, record
 
 
 @dataclass(frozen=True)

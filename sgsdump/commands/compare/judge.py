@@ -29,7 +29,8 @@ from time import monotonic
 
 from sgsdump.commands.compare.options import Output, add_listing, add_reading, add_tables
 from sgsdump.commands.compare.output import check_files, damage_text, print_golden, write_tables
-from sgsdump.commands.options import Reading, add_allow_missing, add_th1, described, record
+from sgsdump.commands.opening import described
+from sgsdump.commands.options import Reading, add_allow_missing, add_th1, record
 from sgsdump.commands.terminal import TERMINAL, print_error
 
 RARE = ("--rank", "--raw-dtype", "--files", "--inputs", "--format", "--suite", "--annotate")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sgsdump.commands.compare.options import Options
 from sgsdump.commands.compare.output import write_files
-from sgsdump.commands.options import has_no_runs
+from sgsdump.commands.opening import has_no_runs
 from sgsdump.commands.terminal import print_lines
 from sgsdump.errors import ConfigError, FormatError, ValuesError
 from sgsdump.files.escaping import for_terminal, shown
