@@ -198,7 +198,8 @@ def _found(path: Path, names: list[str], run: str, modules: Modules, notes: list
                     info = replace(info, name=f"{_stem(_below(name, run or '.'))}.{info.name}")
                 info = replace(info, op_type=kind if side == "out" else "")
                 yield Record(side, slots[side], number, kind, Tensor(info, tensor.raw))  # type: ignore[arg-type]
-                slots[side] += 1
+                # A tensor outside an operator's folder is an operator of its own, with one output.
+                slots[side] += bool(parts.operator)
                 number += not parts.operator
         number += any(parts.operator for parts, _ in operators[operator])
 
