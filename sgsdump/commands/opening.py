@@ -113,9 +113,17 @@ def _check_readers(reading: Reading, ways: Mapping[Path, str]) -> None:
         raise ConfigError("--step and --rank select a run of a tree; --reader and --files read one dump. Omit them")
 
 
-@cache
 def _own_function(text: str) -> ReaderFunction:
     """Return the user's function; its file is imported once."""
+    from sgsdump.dumps.own_reader import READ, split_text
+
+    file = split_text(text, READ)[0]
+    return _imported(text, file.stat().st_mtime_ns if file.is_file() else 0, Path.cwd())
+
+
+@cache
+def _imported(text: str, changed: int, folder: Path) -> ReaderFunction:
+    """Return the function of a file of this time of change; a relative path belongs to the folder."""
     from sgsdump.dumps.own_reader import load_function
 
     return load_function(text, "reader").function

@@ -199,5 +199,5 @@ def _lines(text: str) -> list[Entry]:
             return []
         sizes = [int(size) for size in re.findall("[0-9]{1,15}", rest)]
         if sizes:
-            entries.append((match[1], sizes, types[0] if types else ""))
+            entries.append((match[1].rstrip(":"), sizes, types[0] if types else ""))
     return entries
