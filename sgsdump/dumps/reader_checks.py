@@ -120,7 +120,10 @@ def check_writer(
     """
     own = load_function(str(writer) if isinstance(writer, Path) else writer, "writer")
     rng = np.random.default_rng(0)
-    arrays = {"conv1": rng.normal(size=(1, 2, 3, 4)).astype(np.float32), "ids": np.arange(6).reshape(2, 3)}
+    arrays: dict[str, np.ndarray] = {
+        "conv1": rng.normal(size=(1, 2, 3, 4)).astype(np.float32),
+        "ids": np.arange(6).reshape(2, 3),
+    }
     records = [Record("out", 0, n, "", Tensor.of(name, array)) for n, (name, array) in enumerate(arrays.items())]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, name)
