@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -10,14 +9,15 @@ from typing import Any
 
 from sgsdump.dumps.format import HEAD_BYTES
 from sgsdump.dumps.formats import FORMATS
+from sgsdump.dumps.refusal import refusal
 from sgsdump.dumps.runs import Choice, Run, chosen, how_to_choose, joined, one_of, split_choice
 from sgsdump.errors import ConfigError, FormatError, SgsdumpError
 from sgsdump.files.bounded_read import open_file, reading
-from sgsdump.plugins import SWITCH, are_left_out, leave_out
+from sgsdump.plugins import leave_out
 
 TOPOLOGY = "model/*/*.json"
+ANY_FILES = ("folder", "tensor_file")
 _HOOKED = "msit_dump_*/control.json"
-_MODELS = (".tflite", ".onnx", ".xml", ".prototxt", ".caffemodel")
 
 
 def located(path: Path, choice: Choice) -> tuple[Any, Path]:
@@ -112,27 +112,23 @@ def format_of(path: Path) -> Any:
     several = sorted(path.glob(_HOOKED)) if path.is_dir() else []
     if several:
         raise FormatError(f"{path} holds {len(several)} dumps. Name one dump; the latest is {several[-1].parent}")
-    if path.is_dir():
-        marks = [format.looks_for for format in FORMATS.values() if format.looks_for]
-        raise FormatError(f"{path} is a folder, but not a dump: the folder contains none of these: {', '.join(marks)}")
-    if path.suffix.lower() in _MODELS or head[4:8] == b"TFL3":
-        typed, made = shlex.quote(str(path)), shlex.quote(str(Path(path.name).with_suffix(".bin")))
-        if path.suffix == ".sim":
-            raise FormatError(
-                f"{path} is a model, not a dump; dump it first: sgsdump simulate -m {typed} -t Float|Fixed -i INPUT "
-                f"(see sgsdump simulate --help)"
-            )
-        raise FormatError(
-            f"{path} is a model, not a dump; dump it first: sgsdump dump -m {typed} -i INPUT -o {made} (see sgsdump "
-            f"dump --help)"
-        )
-    if path.suffix == ".raw":
-        raise FormatError(f"{path} is a raw file without a header. Give its element type: --raw-dtype float32")
-    bare = (
-        "; for a raw file without a header, give its element type: --raw-dtype float32" if path.suffix == ".bin" else ""
-    )
-    left_out = f"; plug-ins are disabled ({SWITCH})" if are_left_out() else ""
-    raise FormatError(f"{path} is not a dump of a known format (known: {', '.join(FORMATS)}){bare}{left_out}")
+    raise refusal(path, head)
+
+
+def known_format(path: Path) -> str:
+    """Return the name of the format that recognises a path, perhaps of a run; "" if there is none."""
+    try:
+        return str(format_of(tree_of(path)).name)
+    except SgsdumpError:
+        return ""
+
+
+def is_known(path: Path) -> bool:
+    """Return whether a format of its own recognises a path; a user's reader reads any other path.
+
+    Folders of files of any kind, and files whose name tells type and shape, have no format of their own.
+    """
+    return known_format(path) not in ("", *ANY_FILES)
 
 
 def _recognised(name: str, format: Any, path: Path, head: bytes) -> bool:

@@ -24,6 +24,8 @@ FORMATS = Registry(
         "torchtitan_log": "sgsdump.dumps.formats.torchtitan.activation_log:FORMAT",
         "torch_debug_mode": "sgsdump.dumps.formats.torch.debug_mode:FORMAT",
         "transformers_debug": "sgsdump.dumps.formats.transformers.debug_tree:FORMAT",
+        # Recognised by its name or by any numbers; must be tried after the other files.
+        "tensor_file": "sgsdump.dumps.formats.arrays.folder:FILE",
         # Folders, from the most to the least specific.
         "replays": "sgsdump.dumps.formats.replays.tree:FORMAT",
         "dump_info_dir": "sgsdump.dumps.formats.sdaa.dump_info_dir:FORMAT",
@@ -34,6 +36,7 @@ FORMATS = Registry(
         "ascend_dir": "sgsdump.dumps.formats.ascend.ascend_dir:FORMAT",
         "torch_tree": "sgsdump.dumps.formats.torch.torch_tree:FORMAT",
         "npy_dir": "sgsdump.dumps.formats.arrays.npy:FOLDER",
+        "folder": "sgsdump.dumps.formats.arrays.folder:FORMAT",
     },
     partial(further, "formats", "recognises"),
 )
