@@ -38,7 +38,7 @@ import numpy as np
 
 from sgsdump.dumps.dump import Damage, Dump, Operator, Record, Value
 from sgsdump.dumps.format import Format, checked_shape
-from sgsdump.errors import FormatError, ValuesError
+from sgsdump.errors import FormatError
 from sgsdump.files.bounded_read import open_file, reading
 from sgsdump.tensors.dtypes import KNOWN
 from sgsdump.tensors.statistics import Statistics

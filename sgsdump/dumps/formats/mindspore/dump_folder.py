@@ -109,12 +109,8 @@ def read(path: Path) -> Dump:
     files = sorted(_files(folder), key=lambda item: (item[0].op_type != PARAMETER, item[0].time, item[1]))
     if not files:
         return _of_table(folder / STATISTICS, FORMAT.name, path)
-    tensors = []
-    for place, name in files:
-        try:
-            tensors.append((place, _tensor(folder / name, name, place, notes)))
-        except FormatError as error:
-            notes.append(Damage.left_out(error))
+    read_files = ((place, _tensor_of(folder, name, place, notes)) for place, name in files)
+    tensors = [(place, tensor) for place, tensor in read_files if tensor is not None]
     if not tensors:
         raise FormatError(f"{path} has no tensor{f' ({notes[0]})' if notes else ''}")
     return _dump(tensors, _full_names(folder), FORMAT.name, path, notes)
@@ -185,6 +181,15 @@ def _files(folder: Path) -> Iterator[tuple[Place, str]]:
                 yield place, entry.name
 
 
+def _tensor_of(folder: Path, name: str, place: Place, notes: list[str]) -> Tensor | None:
+    """Return the tensor of a file; None with a note if the file is damaged."""
+    try:
+        return _tensor(folder / name, name, place, notes)
+    except FormatError as error:
+        notes.append(Damage.left_out(error))
+        return None
+
+
 def _tensor(path: Path, name: str, place: Place, notes: list[str]) -> Tensor:
     header, size = npy_file.header_of(path)
     match = _NAME.fullmatch(name)
@@ -217,8 +222,12 @@ def _dump(
         info = tensor.info
         info = TensorInfo(name, info.shape, info.dtype, info.layout, op_type=place.op_type)
         named = Tensor(info, tensor.raw_view, tensor.statistics)
-        records.append(
-            Record("in" if place.io == "input" else "out", place.slot, index, place.op_type, named)
+        records.append(Record("in" if place.io == "input" else "out", place.slot, index, place.op_type, named))
+    repeated = len(operators) - len({record.name for record in records if record.io == "out" and not record.slot})
+    if repeated > 0:
+        notes.append(
+            f"{repeated} operators ran more than once in this iteration, or the folder holds the dumps of several "
+            "runs; their tensors are compared in order"
         )
     return Dump(records, format, None, path, notes, partial(dict, operators))
 
@@ -309,7 +318,5 @@ def _number(text: str, field: str) -> float | int | None:
     return value if field not in _WHOLE else int(text) if text.isdecimal() and len(text) < 20 else None
 
 
-FORMAT = Format(
-    "mindspore_dir", recognises, read, looks_for="rank_N of MindSpore's dumps", runs=runs, own_inputs=True
-)
+FORMAT = Format("mindspore_dir", recognises, read, looks_for="rank_N of MindSpore's dumps", runs=runs, own_inputs=True)
 TABLE = Format("mindspore_stats", _recognises_table, _read_table, own_inputs=True)

@@ -6,7 +6,7 @@
                  | int64_data (7) | name (8) | raw_data (9) | double_data (10) | uint64_data (11)
                  | doc_string (12) | external_data (13) | data_location (14) | metadata_props (16)
 
-The values are in ``raw_data`` (little-endian, in C order, several values in a byte for types of four or two bits) or in
+The values are in ``raw_data`` (little-endian, in C order, without gaps for types of six bits or fewer) or in
 the field of their type. ``int32_data`` also holds the bits of types with 16 bits or fewer. Text, and values in other
 files, are refused. The file is walked at opening, and values are read on request.
 
@@ -44,7 +44,7 @@ _TYPES = dict(
         (
             "float32 uint8 int8 uint16 int16 int32 int64 str bool float16 float64 uint32 uint64 complex64 complex128 "
             "bfloat16 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz uint4 int4 float4_e2m1fn "
-            "float8_e8m0fnu uint2 int2"
+            "float8_e8m0fnu uint2 int2 float6_e2m3fn float6_e3m2fn"
         ).split(),
         1,
     )
@@ -141,7 +141,7 @@ def read(path: Path) -> tuple[str, Tensor]:
 
 
 def _sizes(data: Buffer, start: int, end: int, is_packed: bool) -> list[int]:
-    sizes = []
+    sizes: list[int] = []
     while start < end and len(sizes) <= 64:
         size, start = read_varint(data, start, end)
         sizes.append(size)
@@ -166,7 +166,8 @@ def _check(spans: list[Span], number: int, dtype: np.dtype, count: int, path: Pa
 
 
 def _values_in_varints(count: int, dtype: np.dtype) -> int:
-    return -(-count * bits(dtype) // 8) if bits(dtype) < 8 else count
+    """Return the number of values in a list of numbers; those of two or four bits share a number."""
+    return -(-count * bits(dtype) // 8) if 8 % bits(dtype) == 0 else count
 
 
 def _load(
@@ -179,8 +180,8 @@ def _load(
     else:
         flat = _of_varints(np.frombuffer(data, np.uint8), number, dtype)
     if bits(dtype) < 8:
-        flat = _unpacked(flat, bits(dtype))[:count]
-        values = _signed(flat, dtype)
+        is_packed = number == _RAW or 8 % bits(dtype) == 0
+        values = _signed(_unpacked(flat, bits(dtype))[:count] if is_packed else flat, dtype)
     else:
         whole = flat[: flat.size - flat.size % dtype.itemsize]
         values = restored(whole.view(carrier(dtype).newbyteorder("<")), dtype)
@@ -204,8 +205,9 @@ def _of_varints(data: np.ndarray, number: int, dtype: np.dtype) -> np.ndarray:
 
 def _unpacked(data: np.ndarray, size: int) -> np.ndarray:
     """Return the values of a few bits each, the lowest bits of a byte first."""
-    parts = [(data >> shift) & ((1 << size) - 1) for shift in range(0, 8, size)]
-    return np.stack(parts, 1).reshape(-1)
+    ordered = np.unpackbits(data, bitorder="little")
+    each = ordered[: ordered.size - ordered.size % size].reshape(-1, size)
+    return np.packbits(each, axis=1, bitorder="little").reshape(-1)
 
 
 def _signed(values: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -101,7 +101,7 @@ def read(path: Path) -> Dump:
         integers += tensor.dtype.kind == "i"
         records.append(Record("out", 0, index, "", tensor))
     if not records:
-        raise FormatError(f"{path} has no trace{f' ({notes[0]})' if notes else ''}")
+        raise FormatError(f"{path} has no trace{f' ({notes[-1]})' if notes else ''}")
     if integers:
         notes.append(
             f"{integers} traces are integers without a scale: their sign and scale are not recorded. For real values, "

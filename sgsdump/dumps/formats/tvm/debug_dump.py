@@ -56,10 +56,10 @@ _CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
 
 
 class Node(NamedTuple):
-    """Place of a tensor: node name, index of the node, and number of the output."""
+    """Place of a tensor: node name, number of the node in the graph, and number of the output."""
 
     name: str
-    index: int
+    number: int
     output: int
 
 
@@ -102,15 +102,15 @@ def _dump(file: Path, graph: list[Any], format: str, path: Path, notes: list[str
         raise FormatError(f"{path} has no tensor")
     nodes = [_node(name, index) for index, (name, _) in enumerate(tensors)]
     repeated = Counter((node.name, node.output) for node in nodes)
-    order = sorted(range(len(tensors)), key=lambda i: (nodes[i].index, nodes[i].output))
+    order = sorted(range(len(tensors)), key=lambda i: (nodes[i].number, nodes[i].output))
     records = []
     for i in order:
         node, info = nodes[i], tensors[i][1].info
         kind = _kind(graph, node)
         name = f"{node.name}:{node.output}" if node.output else node.name
-        name += f"#{node.index}" if repeated[node.name, node.output] > 1 else ""
+        name += f"#{node.number}" if repeated[node.name, node.output] > 1 else ""
         tensor = Tensor(TensorInfo(name, info.shape, info.dtype, op_type=kind), tensors[i][1].raw_view)
-        records.append(Record("out", node.output, node.index, kind, tensor))
+        records.append(Record("out", node.output, node.number, kind, tensor))
     if graph and not any(_kind(graph, node) for node in nodes):
         notes.append(Damage(f"{GRAPH} describes other nodes than {PARAMS}; it is ignored"))
         graph = []
@@ -124,7 +124,7 @@ def _node(name: str, index: int) -> Node:
 
 def _kind(graph: list[Any], node: Node) -> str:
     """Return the operator type of a node; "" if the graph has no such node."""
-    entry = graph[node.index] if node.index < len(graph) else None
+    entry = graph[node.number] if node.number < len(graph) else None
     if not isinstance(entry, dict) or entry.get("name") != node.name or not isinstance(entry.get("op"), str):
         return ""
     kind: str = entry["op"]
@@ -133,10 +133,10 @@ def _kind(graph: list[Any], node: Node) -> str:
 
 def _network(graph: list[Any], nodes: list[Node]) -> dict[int, Operator]:
     """Return the nodes with their inputs; a repeated name is the latest node of this name before the reader."""
-    dumped = {node.index: node for node in nodes}
+    dumped = {node.number: node for node in nodes}
     makers: dict[str, int] = {}
     operators: dict[int, Operator] = {}
-    outputs = Counter(node.index for node in nodes)
+    outputs = Counter(node.number for node in nodes)
     for index, entry in enumerate(graph):
         if not isinstance(entry, dict) or index not in dumped:
             continue

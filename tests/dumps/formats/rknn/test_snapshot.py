@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -22,14 +23,14 @@ FIGURES = re.compile(r"\[\w+\] (\S+) +([\d.]+) \| ([\d.]+) +[\d.]+ \| [\d.]+")
 
 class TestReadOnlyFolder(ReadOnlyFolder):
     format = "rknn_snapshot"
-    files = {
+    files: ClassVar = {
         "snap/map_name_to_file.txt": (
             b"layer_name                         file_name                          \n"
             + b"-" * 70
             + b"\n/block/relu1                       _block_relu1.txt                   \n"
             + b"sum                                sum.txt                            \n"
         ),
-        "snap/error_analysis.txt": b"layer_name\n-----\n[Relu] /block/relu1   0.99994 | 0.31845   1.0 | 0.3\n[Add] sum\n",
+        "snap/error_analysis.txt": b"layer_name\n---\n[Relu] /block/relu1   0.99994 | 0.31845   1 | 0\n[Add] sum\n",
         "snap/simulator/_block_relu1.txt": b"0.500000\n-1.250000\n",
         "snap/simulator/npy/sum.npy": (GOOD / "simulator/npy/prob.npy").read_bytes(),
     }
