@@ -240,9 +240,12 @@ def _module_of(name: str) -> str:
 
 def _full_names(folder: Path) -> dict[str, str]:
     """Return the full names of the operators by their form in file names; {} without the execution order."""
-    graph, root = folder.absolute().parent.name, folder.absolute().parents[2]
-    path = root / "execution_order" / f"ms_execution_order_graph_{graph}.csv"
-    if not _RANK.fullmatch(root.name) or not is_file(path):
+    above = folder.absolute().parents
+    if len(above) < 3 or not _RANK.fullmatch(above[2].name):
+        return {}
+    root = above[2]
+    path = root / "execution_order" / f"ms_execution_order_graph_{above[0].name}.csv"
+    if not is_file(path) or leads_out(path, root):
         return {}
     try:
         lines = read_all(path, MOST_BYTES, "an execution order").decode("utf-8", "replace").split("\n")

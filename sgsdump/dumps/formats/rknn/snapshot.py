@@ -43,6 +43,7 @@ import numpy as np
 from sgsdump.dumps.dump import Damage, Dump, Record
 from sgsdump.dumps.format import Format
 from sgsdump.dumps.formats.shared import npy_file
+from sgsdump.dumps.formats.shared.text_numbers import floats
 from sgsdump.dumps.runs import Run
 from sgsdump.errors import FormatError
 from sgsdump.files.bounded_read import is_file, read_all, read_text
@@ -151,7 +152,7 @@ def _tensor(folder: Path, name: str, file: str, notes: list[str]) -> Tensor:
 def _values(path: Path) -> np.ndarray:
     """Return the numbers of a text file. Raises FormatError if it holds anything else."""
     try:
-        return np.array(read_all(path, MOST_TEXT, "the values of a layer").split(), np.float32)
+        return floats(read_all(path, MOST_TEXT, "the values of a layer"))
     except ValueError:
         raise FormatError(f"{path} is damaged: it holds something other than numbers") from None
 

@@ -30,6 +30,7 @@ import numpy as np
 
 from sgsdump.dumps.dump import Damage, Dump, Record
 from sgsdump.dumps.format import Format, checked_shape
+from sgsdump.dumps.formats.shared.text_numbers import floats
 from sgsdump.errors import FormatError
 from sgsdump.files.mapped import Source, map_file
 from sgsdump.tensors.tensor import Tensor, TensorInfo
@@ -94,15 +95,13 @@ def _tensor(source: Source, name: bytes, sizes: bytes, offset: int, size: int, p
 
 
 def _load(source: Source, offset: int, size: int, shape: tuple[int, ...], name: str) -> np.ndarray:
-    cells = source.read(offset, size).tobytes().split(b",")
     try:
-        values = np.array(cells if len(cells) > 1 or cells[0].strip() else [], np.float64)
+        values = floats(source.read(offset, size).tobytes(), b",")
     except ValueError:
         raise FormatError("has something other than numbers", tensor=name) from None
     if values.size != math.prod(shape):
         raise FormatError(f"has {values.size} values, but its shape {list(shape)} needs another number", tensor=name)
-    with np.errstate(over="ignore"):
-        return values.astype(_TYPE).reshape(shape)
+    return values.reshape(shape)
 
 
 FORMAT = Format("tensorrt_outputs", recognises, read)
