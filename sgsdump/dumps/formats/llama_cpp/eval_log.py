@@ -44,7 +44,7 @@ from sgsdump.tensors.dtypes import KNOWN
 from sgsdump.tensors.statistics import Statistics
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
-MOST_LINE, SHOWN_ENDS = 1 << 16, 3
+MOST_LINE, MOST_HEAD, SHOWN_ENDS = 1 << 16, 1000, 3
 UNKNOWN = np.dtype("V1")
 _TYPES = {
     **{"f32": "float32", "f16": "float16", "bf16": "bfloat16", "f64": "float64"},
@@ -55,7 +55,6 @@ _LINE = re.compile(
     r".*?(?:common_debug_cb_eval|ggml_debug): +(?P<name>.*?) = +(?:\((?P<type>\w{1,20})\))? *(?P<op>\w{1,60})"
     r"\((?P<inputs>.*)\}\) = \{(?P<sizes>\d{1,18}(?:, \d{1,18}){3})\} *"
 )
-_INPUT = re.compile(r"(.*?)\{\d+(?:, \d+){3}\}(?:, |$)")
 _SUM = re.compile(r"\s*sum = +(\S{1,60})\s*")
 _COPY = re.compile(r"\w+#(.*)#\d+")
 _BLOCK = re.compile(r".*-(\d{1,6})(?: \(.*\))?")
@@ -88,7 +87,7 @@ _SEARCHED = 1 << 20
 
 
 def _line_at(data: bytes, start: int) -> str:
-    return data[start:].partition(b"\n")[0].decode("utf-8", "replace").rstrip("\r")
+    return data[start : start + MOST_HEAD].partition(b"\n")[0].decode("utf-8", "replace").rstrip("\r")
 
 
 def _mark_follows(path: Path) -> bool:
@@ -137,10 +136,11 @@ def _results(path: Path, notes: list[str]) -> Iterator[Result]:
         for data in _lines(file):
             number += 1
             line = data.decode("utf-8", "replace").rstrip("\r\n")
-            if (match := _LINE.fullmatch(line)) is not None:
+            match = _LINE.fullmatch(line) if len(line) < MOST_HEAD and ") = {" in line else None
+            if match is not None:
                 if result is not None:
                     yield result
-                inputs = tuple(m[1] for m in _INPUT.finditer(match["inputs"] + "}") if m[1])
+                inputs = tuple(part.rpartition("{")[0] for part in match["inputs"].split("}, ") if "{" in part)
                 sizes = tuple(map(int, match["sizes"].split(", ")))
                 result = Result(match["name"], match["op"], match["type"] or "f32", inputs, sizes, array("d"), [])
             elif _MARK.search(data):
