@@ -53,6 +53,7 @@ from sgsdump.tensors.tensor import Tensor, TensorInfo
 STATISTICS, PARAMETER = "statistic.csv", "Parameter"
 HEAD = b"Op Type,Op Name,Task ID,Stream ID,Timestamp,"
 MOST_BYTES, MOST_FILES, MOST_FOLDERS, TRIED = 256 << 20, 200_000, 10_000, 50
+MOST_BESIDE = 1000  # entries in the root of a tree; a large folder of another kind is not listed completely
 UNKNOWN = np.dtype("V1")
 _NAME = re.compile(
     r"(?P<op_type>[^./]+)\.(?P<name>.+)\.(?P<task>\d{1,20})\.(?P<stream>\d{1,20})\.(?P<time>\d{9,20})"
@@ -132,7 +133,7 @@ def _steps(path: Path) -> Iterator[Step]:
         return
     names = [parent.name for parent in (path.absolute(), *path.absolute().parents[:2])]
     ranked = next((depth for depth, name in enumerate(names) if _RANK.fullmatch(name)), None)
-    roots = [path] if ranked is not None else [f for f in _below(path) if _RANK.fullmatch(f.name)]
+    roots = [path] if ranked is not None else _below(path, "rank_", MOST_BESIDE)
     for root in roots:
         folders = [root]
         for _ in range(3 - (ranked or 0)):
@@ -145,11 +146,12 @@ def _steps(path: Path) -> Iterator[Step]:
                 yield Step(folder, folder.relative_to(path).as_posix(), number, f"{net}/{graph}", int(step))
 
 
-def _below(folder: Path) -> list[Path]:
-    """Return the folders directly in a folder; links are skipped."""
+def _below(folder: Path, start: str = "", most: int = MOST_FILES) -> list[Path]:
+    """Return the folders directly in a folder whose names begin with ``start``; links are skipped."""
     try:
         with os.scandir(folder) as entries:
-            names = [e.name for e in islice(entries, MOST_FOLDERS) if e.is_dir(follow_symlinks=False)]
+            named = (entry for entry in islice(entries, most) if entry.name.startswith(start))
+            names = [entry.name for entry in islice(named, MOST_FOLDERS) if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
     return [folder / name for name in sorted(names) if not name.startswith(".")]

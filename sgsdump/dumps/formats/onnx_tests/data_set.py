@@ -17,8 +17,10 @@ its documentation of debug builds.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -33,13 +35,16 @@ from sgsdump.files.folder import in_order, leads_out
 from sgsdump.tensors.tensor import Tensor
 
 ENDINGS = (".pb", ".tensorproto")
-MOST_FILES = 100_000
+MOST_FILES, TRIED = 100_000, 200
 _SET = re.compile(r"test_data_set_(\d{1,9})", re.ASCII)
 _ROLE = re.compile(r"(input|output)_(\d{1,6})\.pb", re.ASCII)
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    return path.is_dir() and (_has_tensors(path) or bool(_sets(path)))
+    if not path.is_dir():
+        return False
+    kinds = {_kind(name) for name in islice(_names(path), TRIED)}
+    return "tensor" in kinds or ("set" in kinds and bool(_sets(path)))
 
 
 def runs(path: Path, notes: list[str]) -> list[Run]:
@@ -98,17 +103,26 @@ def _files(folder: Path) -> Iterator[Path]:
             yield file
 
 
+def _names(folder: Path) -> Iterator[str]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        yield from (entry.name for entry in islice(entries, MOST_FILES))
+
+
+def _kind(name: str) -> str:
+    """Return "tensor" for the name of a tensor's file, "set" for that of a data set, else ""."""
+    if name.endswith(ENDINGS):
+        return "tensor" if name.endswith(ENDINGS[1]) or _ROLE.fullmatch(name) else ""
+    return "set" if _SET.fullmatch(name) else ""
+
+
 def _has_tensors(folder: Path) -> bool:
-    return any(
-        _ROLE.fullmatch(file.name) or file.suffix == ENDINGS[1]
-        for file in (*islice(folder.glob("*put_*.pb"), 10), *islice(folder.glob(f"*{ENDINGS[1]}"), 1))
-    )
+    return any(_kind(name) == "tensor" for name in islice(_names(folder), TRIED))
 
 
 def _sets(folder: Path) -> dict[int, Path]:
     found = {}
-    for below in islice(folder.glob("test_data_set_*"), MOST_FILES):
-        match = _SET.fullmatch(below.name)
+    for name in _names(folder):
+        match, below = _SET.fullmatch(name), folder / name
         if match and below.is_dir() and not leads_out(below, folder) and _has_tensors(below):
             found[int(match[1])] = below
     return dict(sorted(found.items()))

@@ -28,10 +28,12 @@ Sources: the params file, of TVM 0.27 (``tvm.runtime.save_param_dict``); names a
 from __future__ import annotations
 
 import math
+import os
 import re
 import struct
 from collections import Counter
 from collections.abc import Hashable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -50,7 +52,7 @@ from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 MAGIC, TENSOR_MAGIC = struct.pack("<Q", 0xF7E58D4F05049CB7), 0xDD5E40F096B4A13F
 PARAMS, GRAPH = "output_tensors.params", "_tvmdbg_graph_dump.json"
-MOST_TENSORS, MOST_NAME, MOST_RANK, MOST_JSON = 1_000_000, 1 << 16, 32, 256 << 20
+MOST_BESIDE, MOST_TENSORS, MOST_NAME, MOST_RANK, MOST_JSON = 1000, 1_000_000, 1 << 16, 32, 256 << 20
 _NODE = re.compile(r"(.*)____topo-index:(\d{1,9})____output-num:(\d{1,9})", re.DOTALL)
 _CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}
 
@@ -92,8 +94,11 @@ def _folder_of(path: Path) -> Path | None:
     """Return the folder with the tensors: the path, or the only folder ``_tvmdbg_*`` in it."""
     if is_file(path / PARAMS):
         return path
-    found = [below for below in islice(path.glob("_tvmdbg_*"), 100) if is_file(below / PARAMS)]
-    return found[0] if len(found) == 1 and not leads_out(found[0], path) else None
+    with suppress(OSError), os.scandir(path) as entries:
+        names = [entry.name for entry in islice(entries, MOST_BESIDE) if entry.name.startswith("_tvmdbg_")]
+        found = [path / name for name in names[:100] if is_file(path / name / PARAMS)]
+        return found[0] if len(found) == 1 and not leads_out(found[0], path) else None
+    return None
 
 
 def _dump(file: Path, graph: list[Any], format: str, path: Path, notes: list[str]) -> Dump:
