@@ -53,7 +53,6 @@ from sgsdump.tensors.tensor import Tensor, TensorInfo
 MAP, ERRORS, NPY, TEXT = "map_name_to_file.txt", "error_analysis.txt", "npy", ".txt"
 MOST_BYTES, MOST_TEXT, MOST_FOLDERS = 16 << 20, 1 << 30, 100
 _HEAD = re.compile(r"layer_name\s+file_name\s*")
-_TYPED = re.compile(r"\[(\w{1,60})\] (.+?)(?:\s+-?[\d.infa]+ \| .*)?")
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -137,8 +136,15 @@ def _kinds(root: Path) -> dict[str, str]:
     if not is_file(path) or leads_out(path, root):
         return {}
     lines = read_all(path, MOST_BYTES, "a table of errors").decode("utf-8", "replace").split("\n")
-    matches = (_TYPED.fullmatch(line.rstrip()) for line in lines)
-    return {match[2]: match[1] for match in matches if match}
+    kinds: dict[str, str] = {}
+    for line in lines:
+        kind, closed, rest = line.partition("] ")
+        if not line.startswith("[") or not closed or not kind[1:].isalnum():
+            continue
+        name, bar, _ = rest.partition(" | ")
+        # The first figure stands between the name and the first bar.
+        kinds[(name.rstrip().rpartition(" ")[0] if bar else name).strip()] = kind[1:]
+    return kinds
 
 
 def _tensor(folder: Path, name: str, file: str, notes: list[str]) -> Tensor:
