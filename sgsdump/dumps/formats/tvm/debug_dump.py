@@ -22,7 +22,7 @@ dump does not distinguish: they are outputs here, so they are compared. In a fil
 weights, the tensors keep their names.
 
 Sources: the params file, of TVM 0.27 (``tvm.runtime.save_param_dict``); names and JSON, of the published sources of TVM
-(python/tvm/contrib/debugger/debug_result.py). The debug executor itself, which ended with TVM 0.19, was not run.
+(python/tvm/contrib/debugger/debug_result.py). The debug executor itself, which TVM 0.27 no longer has, was not run.
 """
 
 from __future__ import annotations
