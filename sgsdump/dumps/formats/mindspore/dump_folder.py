@@ -114,7 +114,7 @@ def read(path: Path) -> Dump:
     tensors = [(place, tensor) for place, tensor in read_files if tensor is not None]
     if not tensors:
         raise FormatError(f"{path} has no tensor{f' ({notes[0]})' if notes else ''}")
-    return _dump(tensors, _full_names(folder), FORMAT.name, path, notes)
+    return _dump(tensors, _full_names(folder, notes), FORMAT.name, path, notes)
 
 
 def _recognises_table(path: Path, head: bytes) -> bool:
@@ -240,14 +240,17 @@ def _module_of(name: str) -> str:
     return ".".join(scope.partition("-")[0] for scope in scopes)
 
 
-def _full_names(folder: Path) -> dict[str, str]:
+def _full_names(folder: Path, notes: list[str]) -> dict[str, str]:
     """Return the full names of the operators by their form in file names; {} without the execution order."""
     above = folder.absolute().parents
     if len(above) < 3 or not _RANK.fullmatch(above[2].name):
         return {}
     root = above[2]
     path = root / "execution_order" / f"ms_execution_order_graph_{above[0].name}.csv"
-    if not is_file(path) or leads_out(path, root):
+    if not is_file(path):
+        return {}
+    if leads_out(path, root):
+        notes.append(f"{path.name} is a link out of the dump; the names in it are not used")
         return {}
     try:
         lines = read_all(path, MOST_BYTES, "an execution order").decode("utf-8", "replace").split("\n")
@@ -268,7 +271,7 @@ def _of_table(path: Path, format: str, opened: Path) -> Dump:
     tensors = list(_rows(text, path, notes))
     if not tensors:
         raise FormatError(f"{path} has no row of statistics{f' ({notes[0]})' if notes else ''}")
-    return _dump(tensors, _full_names(path.parent), format, opened, notes)
+    return _dump(tensors, _full_names(path.parent, notes), format, opened, notes)
 
 
 def _rows(text: str, path: Path, notes: list[str]) -> Iterator[tuple[Place, Tensor]]:

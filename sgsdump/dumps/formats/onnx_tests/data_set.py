@@ -61,7 +61,8 @@ def read(path: Path) -> Dump:
             raise FormatError(f"{path} holds {len(sets)} data sets. Name one of them")
         folder = sets[0]
     notes: list[str] = []
-    names = tensor_proto.names_in_model(model) if (model := _model_of(folder)) else ([], [])
+    model = _model_of(folder, notes)
+    names = tensor_proto.names_in_model(model) if model else ([], [])
     records: list[Record] = []
     outputs = 0
     for file in _files(folder):
@@ -128,13 +129,18 @@ def _sets(folder: Path) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
-def _model_of(folder: Path) -> Path | None:
+def _model_of(folder: Path, notes: list[str]) -> Path | None:
     """Return the model of a test case: ``model.onnx``, or the only model in the folder above."""
     above = folder.absolute().parent
-    if is_file(above / "model.onnx"):
-        return above / "model.onnx"
-    models = list(islice(above.glob("*.onnx"), 2))
-    return models[0] if len(models) == 1 else None
+    models = [above / "model.onnx"]
+    if not is_file(models[0]):
+        models = [model for model in islice(above.glob("*.onnx"), 2) if is_file(model)]
+    if len(models) != 1:
+        return None
+    if models[0].is_symlink() and leads_out(models[0], above):
+        notes.append(f"{models[0].name} is a link out of its folder; the names in it are not used")
+        return None
+    return models[0]
 
 
 def _recognises_file(path: Path, head: bytes) -> bool:

@@ -75,7 +75,7 @@ def read(path: Path) -> Dump:
         path = folders[0]
     folder = path.absolute().parent if path.absolute().name == NPY else path
     notes: list[str] = []
-    kinds = _kinds(root)
+    kinds = _kinds(root, notes)
     records: list[Record] = []
     for index, (name, file) in enumerate(_layers(inside(root, MAP), notes)):
         try:
@@ -97,9 +97,9 @@ def _root_of(path: Path) -> Path | None:
 
 
 def _folders(root: Path) -> Iterator[Path]:
-    """Yield the folders of a snapshot that hold values; links out of the snapshot are skipped."""
+    """Yield the folders of a snapshot that hold values; links are skipped."""
     for folder in sorted(islice(root.iterdir(), MOST_FOLDERS)):
-        if folder.is_dir() and not leads_out(folder, root) and _has_values(folder):
+        if folder.is_dir() and not folder.is_symlink() and _has_values(folder):
             yield folder
 
 
@@ -130,10 +130,13 @@ def _layers(path: Path, notes: list[str]) -> Iterator[tuple[str, str]]:
         yield name, file
 
 
-def _kinds(root: Path) -> dict[str, str]:
+def _kinds(root: Path, notes: list[str]) -> dict[str, str]:
     """Return the operator type of each layer; {} without a table of errors."""
     path = root / ERRORS
-    if not is_file(path) or leads_out(path, root):
+    if not is_file(path):
+        return {}
+    if leads_out(path, root):
+        notes.append(f"{ERRORS} is a link out of the folder; it is not read")
         return {}
     lines = read_all(path, MOST_BYTES, "a table of errors").decode("utf-8", "replace").split("\n")
     kinds: dict[str, str] = {}
