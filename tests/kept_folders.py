@@ -97,10 +97,10 @@ def bin_by_name(folder: Path, run: Tensors) -> None:
 
 
 def ti_traces(folder: Path, run: Tensors) -> None:
-    """TI's float traces: channels, height and width in the file name."""
+    """TI's form of file names: channels, width and height."""
     for name, array in run.items():
         channels, height, width = (*array.shape[1:], 1, 1)[:3]
-        array.tofile(_file(folder, f"{name}_{channels:05d}_{height:05d}x{width:05d}_float.bin"))
+        array.tofile(_file(folder, f"{name}_{channels:05d}_{width:05d}x{height:05d}_float.bin"))
 
 
 def qnn_results(folder: Path, run: Tensors) -> None:

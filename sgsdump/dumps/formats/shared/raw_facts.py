@@ -3,7 +3,7 @@
 Names::
 
     conv1_1x64x56x56_float32.bin       shape and type, in either order, after ``_``, ``.`` or ``-``
-    conv1_00064_00056x00056_float.bin  TI's traces: channels, height and width in five digits each
+    conv1_00064_00057x00056_float.bin  TI's form: channels, width and height in five digits each (NCHW)
     conv1_1x64x56x56.bin               the shape only; a list or the user must give the type
 
 Lists are files of any name in the folder (``shape_lists.py``).
@@ -100,7 +100,8 @@ def named(stem: str) -> Iterator[Facts]:
         dtype = KNOWN[TYPES[parts["dtype"].lower()]] if parts["dtype"] else None
         groups = [int(size) for size in re.findall(r"[0-9]+", parts.get("ti") or parts["shape"])]
         if parts.get("ti"):
-            padded = [1] * (_IMAGE_RANK - len(groups)) + groups
+            *before, width, height = groups
+            padded = [1] * (_IMAGE_RANK - len(groups)) + [*before, height, width]
             yield Facts(name, shape_of(padded), dtype)
         elif shape_of(groups) is not None:
             yield Facts(name, shape_of(groups), dtype)
