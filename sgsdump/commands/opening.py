@@ -34,7 +34,6 @@ def described(reading: Reading, *paths: Path) -> list[Dump]:
 def opened(reading: Reading, *paths: Path) -> list[Dump]:
     """Return the dumps at paths; ``step`` and ``rank`` select runs of trees. Raises ConfigError if none is a tree."""
     from sgsdump.dumps.io import open_dump
-    from sgsdump.dumps.raw_files import open_raw
     from sgsdump.dumps.trees import list_runs
 
     step, rank = reading.step, reading.rank
@@ -48,6 +47,8 @@ def opened(reading: Reading, *paths: Path) -> list[Dump]:
     def dump_at(path: Path) -> Dump:
         way = ways[path]
         if way == RAW and facts is not None:
+            from sgsdump.dumps.raw_files import open_raw
+
             return open_raw(path, facts, step, reading.files)
         if way == FILES:
             return open_dump(path, files=reading.files)

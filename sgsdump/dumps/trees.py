@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sgsdump.dumps.format import HEAD_BYTES
-from sgsdump.dumps.formats import FORMATS
-from sgsdump.dumps.refusal import refusal
+from sgsdump.dumps.formats import FORMATS, OF_FILES, OWNERS
 from sgsdump.dumps.runs import Choice, Run, chosen, how_to_choose, joined, one_of, split_choice
 from sgsdump.errors import ConfigError, FormatError, SgsdumpError
 from sgsdump.files.bounded_read import open_file, reading
@@ -28,7 +27,7 @@ def located(path: Path, choice: Choice) -> tuple[Any, Path]:
     if choice and not runs:
         raise ConfigError(f"{tree} is a single dump, not a tree of runs; {choice} cannot be selected in it")
     if not choice and len(runs) < 2:
-        return next((member for member in FORMATS.own.values() if member.owns(tree)), format), tree
+        return next((FORMATS[name] for name in OWNERS if FORMATS[name].owns(tree)), format), tree
     return format, tree / one_of(tree, chosen(tree, runs, choice), choice).place
 
 
@@ -95,13 +94,13 @@ def _runs(tree: Path, format: Any, notes: list[str]) -> Sequence[Run]:
 
 def format_of(path: Path) -> Any:
     """Return the format that recognises the path. Raises FormatError if no format recognises the path."""
-    head = _head(path)
-    for format in FORMATS.own.values():
-        if format.recognises(path, head):
-            return format
-    for name, format in FORMATS.items():
-        if name not in FORMATS.own and _recognised(name, format, path, head):
-            return format
+    head, own, is_folder = _head(path), FORMATS.own, path.is_dir()
+    for name in own:
+        if not (is_folder and name in OF_FILES) and own[name].recognises(path, head):
+            return own[name]
+    for name in FORMATS:
+        if name not in own and _recognised(name, FORMATS[name], path, head):
+            return FORMATS[name]
     if not head and path.is_file():
         raise FormatError(f"{path} is empty. Check that the run finished and that dumpTensor is on")
     if any(path.glob(TOPOLOGY)):
@@ -112,6 +111,8 @@ def format_of(path: Path) -> Any:
     several = sorted(path.glob(_HOOKED)) if path.is_dir() else []
     if several:
         raise FormatError(f"{path} holds {len(several)} dumps. Name one dump; the latest is {several[-1].parent}")
+    from sgsdump.dumps.refusal import refusal
+
     raise refusal(path, head)
 
 

@@ -50,3 +50,14 @@ FORMATS = Registry(
     },
     partial(further, "formats", "recognises"),
 )
+# Facts about formats that avoid importing their modules. A test compares them with the modules.
+# Formats of files only; ``format_of`` does not try them for folders.
+OF_FILES = frozenset(
+    (
+        *("sigmastar_bin", "sigmastar_text", "npy", "npz", "safetensors", "tensorrt_outputs", "tvm_params"),
+        *("polygraphy", "torch", "atb_bin", "ascend_nano", "ascend_stats", "ascend_dump", "mindspore_stats"),
+        *("torch_debug_mode", "llama_eval_log", "onnx_tensor", "tensor_file"),
+    )
+)
+# Formats with ``Format.owns``.
+OWNERS = ("replays", "msprobe_single_save")

@@ -18,6 +18,7 @@ Other files are ignored. Dumps of sgsdump (files with a manifest) are not tensor
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -25,24 +26,27 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sgsdump.dumps.dump import FOLDER, Damage, Dump, Record
 from sgsdump.dumps.format import Format
-from sgsdump.dumps.formats.arrays import npz, number_text, safetensors
+from sgsdump.dumps.formats.arrays import npz, safetensors
 from sgsdump.dumps.formats.shared import manifest, npy_file, zip_member
 from sgsdump.dumps.formats.shared.raw_facts import Facts, fitting, named
-from sgsdump.dumps.formats.shared.shape_lists import ShapeLists, read_lists
 from sgsdump.dumps.formats.shared.torch_tensors import read_tensors
 from sgsdump.dumps.runs import Run
 from sgsdump.errors import ConfigError, FormatError, listed
-from sgsdump.files.bounded_read import open_file
+from sgsdump.files.bounded_read import open_file, reading
 from sgsdump.files.folder import files_below, has_file, in_order
 from sgsdump.files.mapped import Source, source_of, view
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
-NPY, TORCH, RAW, TEXT = (".npy",), (".pt", ".pth"), (".bin", ".raw", ".dat"), number_text.ENDINGS
+if TYPE_CHECKING:
+    from sgsdump.dumps.formats.shared.shape_lists import ShapeLists
+
+NPY, TORCH, RAW, TEXT = (".npy",), (".pt", ".pth"), (".bin", ".raw", ".dat"), (".txt", ".csv", ".tsv")
 ARCHIVES = (".npz", ".safetensors")
 ENDINGS = (*NPY, *ARCHIVES, *TORCH, *TEXT, *RAW)
 RESULT = re.compile(r"Result_([0-9]{1,9})")
@@ -61,6 +65,8 @@ def recognises(path: Path, head: bytes) -> bool:
         return False
     if has_file(path, RAW, _is_named):
         return True
+    from sgsdump.dumps.formats.shared.shape_lists import read_lists
+
     folder = next(iter(_results(path).values()), path)
     lists = read_lists(folder)
     return bool(lists) and has_file(folder, RAW, partial(_is_listed, lists, folder))
@@ -70,7 +76,7 @@ def is_tensor_file(path: Path) -> bool:
     """Return whether a file with one of ``ENDINGS`` holds tensors, by its name and its first bytes."""
     ending = path.suffix
     if ending in TEXT:
-        return number_text.holds_numbers(path)
+        return _holds_numbers(path)
     if ending in RAW:
         return _is_named(path)
     if ending in NPY:
@@ -90,14 +96,14 @@ def is_tensor_file(path: Path) -> bool:
 def recognises_file(path: Path, head: bytes) -> bool:
     """Return whether a single file is numbers as text, or values whose type and shape its name tells."""
     if path.suffix in TEXT:
-        return bool(head) and number_text.holds_numbers(path)
+        return bool(head) and _holds_numbers(path)
     return path.suffix in RAW and path.is_file() and fitting(path.stem, path.stat().st_size) is not None
 
 
 def read_file(path: Path) -> Dump:
     """Read a single file of one tensor. Raises FormatError."""
     if path.suffix in TEXT:
-        tensor = number_text.read_tensor(path, path.stem, lambda: None)
+        tensor = _read_text(path, path.stem, lambda: None)
     else:
         facts = fitting(path.stem, path.stat().st_size)
         if facts is None:
@@ -195,7 +201,7 @@ class _Files:
         if name.endswith(NPY):
             return [npy_file.plain_tensor(path, stem, self.notes)]
         if name.endswith(TEXT):
-            return [number_text.read_tensor(path, stem, lambda: self._listed(name, 0))]
+            return [_read_text(path, stem, lambda: self._listed(name, 0))]
         if name.endswith(TORCH):
             tensors = read_tensors(path, stem, self.notes)
             return tensors if len(tensors) == 1 else [_renamed(each, f"{stem}.{each.name}") for each in tensors]
@@ -205,7 +211,9 @@ class _Files:
         return [_renamed(each.tensor, stem if alone else f"{stem}/{each.name}") for each in dump.records]
 
     def _described(self, path: Path, name: str, stem: str) -> Tensor | None:
-        size = path.stat().st_size
+        # The values are read later; a file that cannot be read is reported now, as for files with a header.
+        with reading(path), open_file(path) as file:
+            size = os.fstat(file.fileno()).st_size
         facts = fitting(stem, size)
         if facts is None:
             facts = self._listed(name, size) or next((each for each in named(stem) if each.dtype is not None), None)
@@ -218,8 +226,22 @@ class _Files:
 
     def _listed(self, name: str, size: int) -> Facts | None:
         if self._lists is None:
+            from sgsdump.dumps.formats.shared.shape_lists import read_lists
+
             self._lists = read_lists(self.folder)
         return self._lists.of(name, size)
+
+
+def _holds_numbers(path: Path) -> bool:
+    from sgsdump.dumps.formats.arrays import number_text
+
+    return number_text.holds_numbers(path)
+
+
+def _read_text(path: Path, stem: str, facts_of_list: Callable[[], Facts | None]) -> Tensor:
+    from sgsdump.dumps.formats.arrays import number_text
+
+    return number_text.read_tensor(path, stem, facts_of_list)
 
 
 def raw_tensor(path: Path, facts: Facts) -> Tensor:

@@ -17,7 +17,6 @@ from typing import Any
 
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.format import Format
-from sgsdump.dumps.formats.arrays import folder
 from sgsdump.dumps.formats.shared import manifest, npy_file
 from sgsdump.dumps.formats.shared.npy_file import MAGIC, plain_tensor
 from sgsdump.errors import OutputError
@@ -35,6 +34,8 @@ def recognises(path: Path, head: bytes) -> bool:
 def read(path: Path) -> Dump:
     """Read a folder of .npy files; values are loaded on request. Raises FormatError."""
     if not (path / manifest.NAME).is_file():
+        from sgsdump.dumps.formats.arrays import folder
+
         return folder.read(path)
     notes: list[str] = []
     records = _ours(path, files_below(path, ENDING, notes), notes)

@@ -30,7 +30,6 @@ from sgsdump.files.mapped import Source, source_of
 from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
-ENDINGS = (".txt", ".csv", ".tsv")
 _HEAD = 4096
 _COMMENT = re.compile(rb"#[^\n]*")
 _SHAPE = re.compile(r"shape\D{0,12}?([0-9][0-9,x ]*)", re.IGNORECASE)
