@@ -1,4 +1,6 @@
-"""Plug-ins: tables of names with import targets that a package adds to sgsdump. Targets are imported on first use.
+"""Plug-ins: extensions that an installed package adds to sgsdump, as tables of names and the objects to import.
+
+Targets are imported on first use.
 
 A plug-in is a record ``PLUGIN = Plugin(...)``. sgsdump's own plug-ins, ``OWN``, define this record in their
 ``__init__.py``. An installed package names its record in the entry-point group ``sgsdump.plugins``::
@@ -195,7 +197,7 @@ def public_name(name: str) -> Any:
 
 
 def _is_module(name: str) -> bool:
-    """Return whether sgsdump has a module NAME, which ``from sgsdump import NAME`` imports if no attribute exists."""
+    """Return whether sgsdump has a submodule of this name, for ``from sgsdump import NAME``."""
     from pathlib import Path
 
     place = Path(__file__).with_name(name)

@@ -29,8 +29,8 @@ two dumps (--against):
   relative error. Values that are NaN or Inf in only one dump come first.
 
 fixed models:
-  Lists the plan of a fixed model of calibrate: type, scale and zero point of
-  each stored tensor, and the rule that decided the type.
+  Lists the type, scale and zero point of each stored tensor in a fixed model
+  that calibrate wrote, and the rule that decided the type.
 
 the SDK's model files (.sim, .img):
   Lists operators with their options, and tensors with shape, type, format,

@@ -152,7 +152,7 @@ class Comparison:
         Parameters
         ----------
         limits : Thresholds
-            Limits of the layers.
+            Limits on the errors of the layers.
 
         Returns
         -------
@@ -176,7 +176,7 @@ class Comparison:
         Parameters
         ----------
         limits : Thresholds
-            Limits of the layers.
+            Limits on the errors of the layers.
 
         Returns
         -------
@@ -265,7 +265,7 @@ class Comparison:
         Parameters
         ----------
         thresholds : Thresholds
-            Limits of the layers.
+            Limits on the errors of the layers.
 
         Returns
         -------
@@ -282,7 +282,7 @@ class Comparison:
         Parameters
         ----------
         thresholds : Thresholds
-            Limits of the layers.
+            Limits on the errors of the layers.
 
         Returns
         -------
@@ -296,7 +296,7 @@ class Comparison:
         Parameters
         ----------
         thresholds : Thresholds
-            Limits of the layers.
+            Limits on the errors of the layers.
 
         Raises
         ------
@@ -451,7 +451,7 @@ class Comparison:
         return saved
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a pandas DataFrame with one line per row.
+        """Return a pandas DataFrame with one line per compared layer.
 
         Returns
         -------

@@ -144,10 +144,10 @@ class Record:
 
 @runtime_checkable
 class Variant(Protocol):
-    """A variant of a dump format that can also describe a dump with only some of the records."""
+    """A variant of a dump format that can also be reduced to some of the records."""
 
     def of_part(self) -> Any:
-        """Return the variant without data about individual records."""
+        """Return a copy of the variant from which the data about individual records is removed."""
 
 
 def _as_note(note: str) -> str:

@@ -189,7 +189,7 @@ class Executor(ABC):
         Parameters
         ----------
         configs : Mapping[str, Any]
-            Options that the caller set; all are in ``init_options``.
+            Options that the caller set. Each name is a key of ``init_options``.
         """
 
     @abstractmethod
@@ -293,9 +293,10 @@ def _check_outputs(
 ) -> None:
     """Raise ModelError if the number of arrays, an element type or a shape differs from the model.
 
-    The caller checks values that are not arrays (a sequence, None). Exporters sometimes declare a wrong shape. If an
-    array differs from the declared shape, or if no shape is declared, the shape inferred from the feed is the
-    expected shape. If a dimension cannot be inferred, any size of this dimension is accepted.
+    Values that are not arrays, such as a sequence or None, may be returned; the caller rejects or converts
+    them. Exporters sometimes declare a wrong shape. If an array differs from the declared shape, or if no shape
+    is declared, the shape inferred from the feed is the expected shape. If a dimension cannot be inferred, any
+    size of this dimension is accepted.
     """
     if len(arrays) != len(names):
         raise ModelError(f"{giver} returned {len(arrays)} arrays for {len(names)} outputs")

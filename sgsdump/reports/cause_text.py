@@ -182,7 +182,7 @@ def between_rounds_text(finding: Finding) -> str:
     at = " and ".join(dict.fromkeys(line for line in (facts["sample source"], facts["source"]) if line))
     operator = f"{finding.op_type}{f', called at {at},' if at else ''}"
     if "argument" in facts:
-        what = f"{facts['argument']} is {facts['sample']} in the sample and {facts['benchmark']} in the benchmark"
+        what = f"'{facts['argument']}' is {facts['sample']} in the sample and {facts['benchmark']} in the benchmark"
         text = f"{operator} has equal input tensors in both dumps, but its argument {what}"
     else:
         why = ", because it draws random numbers" if "random" in facts else ""

@@ -133,7 +133,10 @@ def _channel_sentences(channels: Sequence[Finding]) -> Iterator[str]:
             f"{worst}, with RMSE {rmse}."
         )
     if len(ranked) > MOST_CHANNELS:
-        yield (f"Lost or bad channels were also found in {counted(len(ranked) - MOST_CHANNELS, 'more layer')}.")
+        yield (
+            f"{counted(len(ranked) - MOST_CHANNELS, 'more layer')} also have channels that are quantised to zero or "
+            "exceed the limits."
+        )
 
 
 def _on_statistics(comparison: Comparison) -> Iterator[str]:

@@ -260,7 +260,10 @@ class Drawn:
 
 
 def drawn_into(folder: Path, results: Iterable[Distribution | Undrawn]) -> Drawn:
-    """Draw a chart per layer into an empty folder as soon as its values are counted, then overviews. Raise OSError."""
+    """Draw the chart of each layer as soon as its values are counted, then draw the overviews.
+
+    The folder must be empty. Raise OSError.
+    """
     from sgsdump.comparison.distribution import Undrawn
     from sgsdump.files.names import Taken
     from sgsdump.reports.charts.bins import Copies, drawn_values

@@ -148,6 +148,8 @@ def next_line(verdict: Verdict) -> str:
     effect, command = "; ".join(_effect(recommendation, verdict.images)), recommendation.command
     if "\n" in command or command in text:  # lines to copy, which the commands print below; or already told
         command = ""
+    if effect and recommendation.action == "name the nodes":
+        effect = f"With the worst nodes in float: {effect[0].lower()}{effect[1:]}"
     if effect:
         return f"Next: {text}{f' ({command})' if command else ''}. {effect}."
     if recommendation.action == "compare the operator" and command:
@@ -180,8 +182,8 @@ _ACTIONS: Mapping[Action, str] = {
     "use the cured model": "use the rewritten model",
     "keep operators in float": "keep {layers} in float",
     "name the nodes": (
-        "give every node a name with the lines below, then quantise and diagnose the model again. The diagnosis then "
-        "names the nodes to keep in float"
+        "name all nodes with the lines below (nodes without a name cannot be kept in float), then quantise and "
+        "diagnose again"
     ),
     "find the cause": "INT16 barely reduces this error, so find its cause",
     "calibrate on more images": "calibrate on more images, because an output exceeds the limits on held-out images",

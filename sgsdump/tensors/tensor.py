@@ -214,8 +214,8 @@ class Tensor:
         -------
         ndarray
             float32 array in the shape of ``stored``. Complex numbers become pairs (real, imaginary) along an additional
-            last axis of length 2; booleans become 0.0 and 1.0. The array is a copy, except for float32 tensors above 64
-            MiB, which ``stored`` returns as a view.
+            last axis of length 2; booleans become 0.0 and 1.0. The array is a copy. For float32 tensors above 64 MiB,
+            it is a view, as ``stored`` returns it.
 
         Raises
         ------
@@ -414,7 +414,7 @@ def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
 
 
 def with_original_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return a tensor in a device layout with its original shape added, for dumps that do not contain this shape.
+    """Return a copy of a tensor in a device layout that also has the original shape, for dumps that do not contain it.
 
     With this shape, the method ``logical`` can convert the tensor to its logical layout. ATB stores the layout
     FRACTAL_NZ with the dimensions M1 and M0 merged: (…, N1, M, N0). Raises ValuesError if the shape does not fit the

@@ -79,7 +79,7 @@ def test_other_commands_say_what_such_a_model_is_for(tmp_path: Path) -> None:
     [
         (b"", "empty"),
         (b"\0\0\0\0TFL3", "damaged table"),
-        (b"\x10\0\0\0TFL3", "points to byte 16, but has only 8 bytes"),
+        (b"\x10\0\0\0TFL3", "points to byte 16, but ends after 8 bytes"),
         (b"\xff\xff\xff\xffTFL3" + bytes(100), "points to byte"),
         (b"nothing of the kind", "identifier TFL3 is missing"),
     ],

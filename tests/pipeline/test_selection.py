@@ -75,7 +75,7 @@ def test_filters():
         (("t3", "t1"), {}, r"start 't3' \(topology index 3\) comes after the end 't1' \(1\)"),
         ((None, None, 0), {}, "step is 0"),
         ((None, None, -2), {}, "step is -2"),
-        ((None, None, 1.5), {}, "step is 1.5; .* a whole number"),
+        ((None, None, 1.5), {}, "step is 1.5; .* an integer"),
         ((None, None, "2"), {}, "step is '2'"),
         (("tt5",), {}, "no tensor 'tt5'; did you mean 't5'"),
         ((10,), {}, "no topology index 10; the model's indices are 0 to 9"),

@@ -94,7 +94,7 @@ def test_check_answers_of_another_tools_dump(tmp_path: Path, capsys: pytest.Capt
     save_dump(dump_of(([1.0], [2.0]), ([2.0], [INF])), path)
     assert main(["check", path, "--json", f"{tmp_path}/x.json", "--junit", f"{tmp_path}/x.xml"]) == 1
     said = capsys.readouterr().out
-    assert said.startswith("First Inf produced from finite inputs: 1.out (op).\n")
+    assert said.startswith("The first operator that produced Inf from finite inputs is 1.out (op).\n")
     assert "Operators checked for NaN and Inf: 2; operators that produced NaN or Inf from finite inputs: 1." in said
     [run] = checked(tmp_path / "x.json")["runs"]
     assert run["findings"][0]["layer"] == "1.out" and run["finiteness"]["looked_at"] == 2

@@ -83,7 +83,7 @@ def test_int4_lies_two_to_a_byte_low_half_first(values: list[int]) -> None:
 
 
 def test_too_few_bytes_are_told() -> None:
-    with pytest.raises(FormatError, match="5 elements of uint4 need 3 bytes, but only 2 exist"):
+    with pytest.raises(FormatError, match="5 elements of uint4 need 3 bytes, but the data have only 2 bytes"):
         unpacked(b"12", dtype_named("uint4"), 5)
     with pytest.raises(FormatError, match="bfloat16"):
         unpacked(b"123", dtype_named("bfloat16"), 2)

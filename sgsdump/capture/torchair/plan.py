@@ -56,8 +56,8 @@ def plan_of(options: DumpOptions) -> Plan:
         )
     if control.scene == "overflow" and any(entry.model_name or entry.layer for entry in acl.entries):
         raise ConfigError(
-            f"{file}: dump_debug on checks every operator and cannot be combined with model_name or "
-            "layer; remove one of the settings"
+            f"{file}: with dump_debug=on, every operator is checked, so this setting cannot be "
+            "combined with model_name or layer; remove one of the settings"
         )
     enabled = options.enable_dump and (control.enabled or "dump_layer" in explicit)
     whole = tuple((entry.model_name, entry.layer) for entry in acl.entries if entry.layer or not entry.op_name_ranges)

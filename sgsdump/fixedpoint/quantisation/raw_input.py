@@ -47,7 +47,7 @@ def raw_inputs(model: Model, feed: Mapping[str, np.ndarray]) -> Iterator[tuple[s
     entries = facts.origin.inputs if facts and facts.origin else ()
     if facts is None or not entries:
         raise ConfigError(
-            f"{model.path}: the inputs of input_config.ini are not stored in the model. Create the "
+            f"{model.path}: the model does not contain the settings of input_config.ini. Create the "
             "model again with calibrate"
         )
     for entry in entries:

@@ -149,8 +149,8 @@ def _measured_lines(measurement: Measurement, exact: Exact, limits: Thresholds) 
     """Yield a line for each judged tensor, and the mean of several."""
     pictures = counted(measurement.pictures, "image")
     yield (
-        "Output error (RMSE) of the fixed model, computed in the chip's integers, against the float "
-        f"model ({pictures}, {measurement.runs} runs). 'beyond the limits' means {limits}:"
+        "Output error (RMSE) of the fixed model against the float model, computed in the chip's integer arithmetic "
+        f"({pictures}, {measurement.runs} runs). 'beyond the limits' means {limits}:"
     )
     plans = [("all INT8", exact.all_8), ("these raised", exact.raised), ("all INT16", exact.all_16)]
     columns = [(title, plan.sums) for title, plan in plans if plan is not None]

@@ -127,7 +127,8 @@ def concatenation(b: Builder, operator: SimOperator) -> None:
         wanted = (*declared[:axis], part, *declared[axis + 1 :])
         if rest or not part:
             raise FormatError(
-                f"has a CONCATENATION whose input {tensor.name!r} of shape {list(shape)} does not fit {list(declared)}"
+                f"has a CONCATENATION whose input {tensor.name!r} has the shape {list(shape)}, which "
+                f"does not fit the declared output shape {list(declared)}"
             )
         if tuple(shape) != wanted:
             source, name = name, b.fresh(b.made(operator))
@@ -256,8 +257,8 @@ def split(b: Builder, operator: SimOperator) -> None:
     sizes = b.whole_numbers(tensors[1]) if operator.kind == "SPLIT_V" else [shape[axis] // count] * count
     if sum(sizes) != shape[axis] or len(sizes) != count:
         raise FormatError(
-            f"has a {operator.kind} that must split an axis of length {shape[axis]} into parts of the "
-            f"wrong lengths {sizes[:8]}"
+            f"has a {operator.kind} that splits an axis of length {shape[axis]} into the lengths "
+            f"{sizes[:8]}, which do not add up"
         )
     names = [b.made(operator, slot) for slot in range(count)]
     b.node("Split", [source.name, b.parameter(names[0], sizes)], names, axis=AXIS[axis] if len(shape) == 4 else axis)

@@ -397,7 +397,9 @@ def _advised_model(judged: Judged) -> Model | None:
 def _weighed(
     judged: Judged, limits: Thresholds, metric: UserMetric | None, feeds: JudgingFeeds, progress: Progress
 ) -> Judged:
-    """Add the metric and held-out errors of the fixed models: unchanged, with the advice, and entirely at INT16.
+    """Add the metric and the errors on held-out images of three fixed models.
+
+    The models are: unchanged, with the advised changes, and with all convolutions at INT16.
 
     If the advised plan is much worse on held-out images than on the images for judging plans, the plan is removed from
     the advice.

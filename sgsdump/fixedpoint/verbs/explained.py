@@ -95,7 +95,7 @@ class Explained(Proposal):
         return [*texts, *self.details, *self.notes]
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw the error that each convolution causes at INT8; if no images were given, draw its input range width."""
+        """Draw the error that each convolution causes at INT8, or the width of its input range without images."""
         drawn: Axes = plugins.ask("plot of contributions", self.advice, axes)
         return drawn
 

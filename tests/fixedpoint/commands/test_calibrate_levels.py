@@ -174,7 +174,7 @@ def test_what_a_quant_file_clips_of_the_calibrated_values_is_named(folder, capsy
     assert main([*CALIBRATE, "--quant-file", "q.json", "--quant-level", "L1"]) == 0
     out = capsys.readouterr().out
     assert "warning: r2: the calibration range 0 to " in out and "warning: pool: the calibration range 0 to " in out
-    assert out.count("is clipped to 0 to 0.01") == 2 == out.count("warning: ")
+    assert out.count("is clipped to the range 0 to 0.01") == 2 == out.count("warning: ")
 
 
 def test_weights_that_lie_beside_the_model_are_read_one_at_a_time_at_l1_and_l2_alone(tmp_path, monkeypatch, capsys):

@@ -28,6 +28,6 @@ def test_it_names_what_was_measured(promise, per_channel, root, what):
     diagnosis.good = diagnosis.holds = True
     assert list(_on_unseen(diagnosis)) == [
         f"Expected output error on new images: 0.02 for the unchanged model → 0.002 {what} "
-        "(median image 0.001, worst image 0.003; "
+        "(error 0.001 on the median image and 0.003 on the worst image; "
         "20 images, held out in 3 folds)."
     ]

@@ -231,7 +231,9 @@ def test_one_clipped_range_is_told_with_what_is_needed(net):
     line = next(line for line in text.splitlines() if line.startswith("Name:r2,"))
     (net / "cut.txt").write_text(text.replace(line, "Name:r2, min: 0.0, max: 0.3;"))
     found = _diagnosed(ranges="cut.txt")
-    assert _causes(found)[0] == ("clipped", "r2") and "r2 is 0 to 0.3; the given images need 0 to" in found.verdict[1]
+    assert (
+        _causes(found)[0] == ("clipped", "r2") and "r2 is 0 to 0.3, but the given images need 0 to" in found.verdict[1]
+    )
 
 
 @pytest.mark.parametrize("other", [{"mean": 0}, {"std": 255}, {"std": 1}])
@@ -283,8 +285,8 @@ def test_pictures_that_were_not_trained_with_are_told_though_no_file_says_otherw
     found = _diagnosed(config="other.ini")
     assert _causes(found)[0] == ("unlike training", "data")
     assert (
-        "images are normalised with mean 0, std 1; with mean 123.675:116.28:103.53, std 58.395:57.12:57.375, the "
-        in found.verdict[1]
+        "images are normalised with mean 0, std 1. If the images are normalised with mean 123.675:116.28:103.53, std "
+        "58.395:57.12:57.375, the channel means are " in found.verdict[1]
     )
 
 

@@ -98,7 +98,8 @@ def test_the_promise_is_of_images_held_out_of_the_calibration(work, capsys):
     assert figures["expected_error"] == pytest.approx(expected, rel=1e-4)
     assert figures["worst_image"] == pytest.approx(max(errors), rel=1e-4)
     assert figures["median_image"] == pytest.approx(np.median(errors), rel=1e-4)
-    text = f"{figures['expected_error']:.3g} (median image {np.median(errors):.3g}, worst image {max(errors):.3g}; "
+    text = f"{figures['expected_error']:.3g} (error {np.median(errors):.3g} on the median image and "
+    text += f"{max(errors):.3g} on the worst image; "
     assert f"Expected output error on new images: {text}14 images, held out in 3 folds)." in said
 
 
@@ -231,8 +232,8 @@ def test_tune_promises_the_error_on_images_held_out(work, capsys):
     (taken,) = (row for row in document["rows"] if row["taken"])
     figures = [f"{taken[name]:.3g}" for name in ("expected_error", "median_image", "worst_image")]
     before = f"INT8 {document['rows'][0]['expected_error']:.3g} → " if taken["label"] != "INT8" else ""
-    median, worst = f"median image {figures[1]}", f"worst image {figures[2]}"
-    line = f"expected error on new images: {before}plan * {figures[0]} ({median}, {worst}"
+    median, worst = f"error {figures[1]} on the median image", f"{figures[2]} on the worst image"
+    line = f"expected error on new images: {before}plan * {figures[0]} ({median} and {worst}"
     assert f"{line}; 14 images, held out in 3 folds)" in said
     assert document["held_out"]["folds"] == 3 and document["held_out"]["pictures"] == 14
 

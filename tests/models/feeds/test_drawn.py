@@ -186,7 +186,9 @@ def test_a_range_has_no_other_keys():
         checked_ranges({"x": {"hihg": 1}})
 
 
-@pytest.mark.parametrize("entry, text", [(5, "is 5; write"), ({"low": "a"}, "the low 'a', which is not a number")])
+@pytest.mark.parametrize(
+    "entry, text", [(5, "is 5, which is not a dictionary; write"), ({"low": "a"}, "the low 'a', which is not a number")]
+)
 def test_a_range_is_of_numbers(entry, text):
     with pytest.raises(ConfigError, match=text):
         checked_ranges({"x": entry})

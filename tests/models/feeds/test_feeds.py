@@ -129,7 +129,9 @@ def test_decompression_bomb(work, monkeypatch):
 def test_what_the_built_in_cannot_know(work):
     with pytest.raises(InputError, match="give a preprocess file"):
         only("a.png")
-    with pytest.raises(InputError, match="does not name the model's input 'x'; its inputs are data"):
+    with pytest.raises(
+        InputError, match=r"does not name the model's input 'x'; input_config\.ini names the inputs data"
+    ):
         only("a.png", spec=InputSpec("x", (1, 3, 4, 6), F32), config=RGB)
     with pytest.raises(InputError, match=r"takes no image"):
         only("a.png", spec=InputSpec("data", (1, 10), F32), config=RGB)
@@ -308,7 +310,7 @@ def test_input_text_goes_in_as_it_is(work):
     for preprocess in (None, "pre.py"):
         assert np.array_equal(only("in.txt", preprocess), array.transpose(0, 3, 1, 2))
     assert only("in.txt", spec=InputSpec("data", (None, 3, 4, None), F32)).shape == SPEC.shape
-    with pytest.raises(InputError, match=r"in.txt holds 72 values, but 'data' takes \[1, 3, 5, 5\]"):
+    with pytest.raises(InputError, match=r"in.txt holds 72 values, but the input 'data' takes shape \[1, 3, 5, 5\]"):
         only("in.txt", spec=InputSpec("data", (1, 3, 5, 5), F32))
 
 

@@ -54,7 +54,7 @@ def test_a_size_with_a_name_is_the_same_everywhere(proto: onnx.ModelProto) -> No
     ("shapes", "said"),
     [
         ({"c": (1,)}, "'c', but the model has no such input"),
-        ({"a": (1, 3)}, r"\[1, 3\] does not fit the model's input 'a', which is \[\?, 3, \?\]"),
+        ({"a": (1, 3)}, r"\[1, 3\] does not fit the model's input 'a', which is declared as \[\?, 3, \?\]"),
         ({"a": (1, 4, 7)}, r"\[1, 4, 7\] does not fit"),
         ({"a": (1, 3, 7), "b": (2, 4)}, "dimension 'N' of the model is 1 and also 2"),
     ],

@@ -236,7 +236,9 @@ def _of_type(function: Any, _type: Any, arguments: Any, _state: Any = None) -> A
     if not isinstance(function, Global) or not isinstance(arguments, tuple):
         raise FormatError("the pickle has a tensor of a user-defined class without a named constructor")
     if (function.module, function.name) == ("torch._tensor", "_rebuild_from_type_v2"):
-        raise FormatError("the pickle has a tensor of nested user-defined classes")
+        raise FormatError(
+            "the pickle has a tensor whose user-defined class wraps another user-defined class, which cannot be read"
+        )
     return rebuilt(function, arguments)
 
 

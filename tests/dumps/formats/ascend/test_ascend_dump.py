@@ -44,9 +44,9 @@ ZOO = "Cast.dtype_zoo.1.1.1700000000423456"
 REFUSED = {
     "Bad.empty.1.1.1700000000600005": "is empty",
     "Bad.garbage_header.1.1.1700000000600006": "header is damaged",
-    "Bad.hdr_too_long.1.1.1700000000600003": "its header needs 1099511627776 bytes, but 9889 are left",
+    "Bad.hdr_too_long.1.1.1700000000600003": "its header needs 1099511627776 bytes, but only 9889 bytes are left",
     "Bad.seven_bytes.1.1.1700000000600004": "it has 7 bytes",
-    "Bad.truncated.1.1.1700000000600001": "its output 0 has 2048 bytes, but 2041 are left",
+    "Bad.truncated.1.1.1700000000600001": "its output 0 has 2048 bytes, but only 2041 bytes are left",
 }
 # Types that the vendor's tool refuses and we read.
 MORE = {
@@ -291,7 +291,7 @@ def test_the_operators_name_is_the_headers_or_the_files(tmp_path: Path) -> None:
         (Item(b"", sizes=(0, 2**63, 2**63)), "cannot be"),
         (Item(b"", sizes=(1,) * 40), "cannot be"),
         (Item(b"", original=(2**50, 3)), "cannot be"),
-        (Item(b"", size=2**63), "9223372036854775808 bytes, but 0 are left"),
+        (Item(b"", size=2**63), "9223372036854775808 bytes, but only 0 bytes are left"),
     ],
 )
 def test_huge_declared_sizes_are_refused(item: Item, match: str, tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ EXACT = Quant(I16, 0.5, 2, exact=True)
         (plain_record(np.array([2], U8), quant=Quant(None, type_name="X")), False, [2]),
         (plain_record(np.array([2.5], F32), quant=EXACT), False, "stored as float32, but quantised to int16"),
         (plain_record(np.array([2], I16), quant=replace(EXACT, exact=False)), True, "true scale"),
-        (plain_record(np.array([1j])), True, "is complex128, which a dump of float32 cannot hold"),
+        (plain_record(np.array([1j])), True, "has type complex128, which a dump of float32 cannot hold"),
         (plain_record(np.array(["a"])), True, "cannot hold"),
     ],
 )

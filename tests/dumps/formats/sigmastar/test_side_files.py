@@ -121,7 +121,8 @@ def stored(net, *records):
 
 def test_a_size_that_fits_neither_is_refused_with_sizes():
     with pytest.raises(
-        ValuesError, match=r"holds 100 values, but IPU_NHWC \[1, 2, 2, 10\] needs 64 with padding or 40 without"
+        ValuesError,
+        match=r"holds 100 values, but IPU_NHWC \[1, 2, 2, 10\] needs 64 values with padding or 40 values without",
     ):
         stored(text(facts("NHWC", (1, 2, 2, 10))), buffer(100))
 
