@@ -163,7 +163,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     target.add_argument(
         "--writer",
         metavar="FILE.py[:FUNCTION]",
-        help="your own writer write(path, tensors), where tensors yields (name, array, attributes)",
+        help=(
+            "Python file with your own writer, a function write(path, tensors); tensors yields (name, array, "
+            "attributes)"
+        ),
     )
     target.add_argument(
         "--strict", action="store_true", help="write nothing if the target format cannot store all data of the dump"

@@ -1,4 +1,4 @@
-"""Opening of the dumps that a command's options name: trees, raw files, chosen files of a folder, a user's reader."""
+"""Functions that open the dumps given to a command: trees, raw files, selected files of a folder, own readers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sgsdump.dumps.own_reader import ReaderFunction
     from sgsdump.dumps.raw_files import RawFacts
 
-# Ways of reading that options select, beside FILE.py of a user's reader.
+# Ways of reading that options select. The third way is a user's reader, given as FILE.py[:FUNCTION].
 RAW, FILES = "raw files", "chosen files"
 
 
@@ -60,7 +60,7 @@ def opened(reading: Reading, *paths: Path) -> list[Dump]:
 
 
 def has_no_runs(reading: Reading, path: Path) -> bool:
-    """Return whether options say how a path is read: by a user's reader, as chosen files, or as raw values."""
+    """Return whether a user's reader, ``--files`` or ``--raw-dtype`` reads a path, so that it has no runs."""
     return bool(_way(reading, path))
 
 
@@ -107,15 +107,18 @@ def _check_readers(reading: Reading, ways: Mapping[Path, str]) -> None:
         known = ", ".join(f"{path} ({known_format(path) or 'unknown'})" for path in there)
         reader = reading.reader[-1][1]
         raise ConfigError(
-            f"--reader {reader} reads none of the dumps: {known}. To use the reader all the same, name the dumps by a "
-            f"pattern: --reader '*={reader}'"
+            f"--reader {reader} reads none of the dumps: {known}. To use the reader for these dumps, add a pattern: "
+            f"--reader '*={reader}'"
         )
     if (reading.step, reading.rank) != (None, None) and all(way not in ("", RAW) for way in ways.values()):
-        raise ConfigError("--step and --rank select a run of a tree; --reader and --files read one dump. Omit them")
+        raise ConfigError(
+            "--step and --rank select a run of a tree, but --reader and --files read a single dump. Omit --step and "
+            "--rank"
+        )
 
 
 def _own_function(text: str) -> ReaderFunction:
-    """Return the user's function; its file is imported once."""
+    """Return the user's function. Its file is imported only once."""
     from sgsdump.dumps.own_reader import READ, split_text
 
     file = split_text(text, READ)[0]
@@ -124,7 +127,7 @@ def _own_function(text: str) -> ReaderFunction:
 
 @cache
 def _imported(text: str, changed: int, folder: Path) -> ReaderFunction:
-    """Return the function of a file of this time of change; a relative path belongs to the folder."""
+    """Return the function; ``changed`` and ``folder`` only serve as keys of the cache."""
     from sgsdump.dumps.own_reader import load_function
 
     return load_function(text, "reader").function

@@ -81,8 +81,8 @@ class Reading:
     step, rank            run in a tree
     ranges, parse_net     side files that unpad and dequantise integers
     raw_dtype, raw_shape  types and shapes of raw files, each by name pattern; or a model that has the shapes
-    reader                FILE.py[:FUNCTION] of the user, each with the pattern of its paths; "" for unknown formats
-    files                 patterns of the files to read of a folder
+    reader                readers of the user: (path pattern, FILE.py[:FUNCTION]); pattern "" for unknown formats
+    files                 patterns of the files to read in a folder
     """
 
     step: int | None = None
@@ -445,7 +445,7 @@ def stages_of(model: Path | None, required: bool = True) -> tuple[Stage, ...]:
 
 
 def add_readers(parser: argparse._ActionsContainer) -> None:
-    """Add ``--reader`` and ``--files``, for formats that sgsdump does not know and for folders of any files."""
+    """Add ``--reader`` (formats that sgsdump does not know) and ``--files`` (selection of files in a folder)."""
     parser.add_argument(
         "--reader",
         type=_reader,
@@ -453,8 +453,8 @@ def add_readers(parser: argparse._ActionsContainer) -> None:
         default=[],
         metavar="[PATTERN=]FILE.py[:FUNCTION]",
         help=(
-            "your own reader read(path), which yields (name, array), for dumps of unknown formats, or for paths that "
-            "match PATTERN; may be repeated"
+            "Python file with your own reader, a function read(path) that yields (name, array); it reads dumps of "
+            "unknown formats or, with PATTERN, matching paths; may be repeated"
         ),
     )
     parser.add_argument(
@@ -462,7 +462,7 @@ def add_readers(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="of a folder, read only the files that match this pattern, one tensor a file; may be repeated",
+        help="for folders, read only the files whose path or name matches this pattern; may be repeated",
     )
 
 

@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.opening import opened
+from sgsdump.commands.opening import has_no_runs, opened
 from sgsdump.commands.options import (
     Reading,
     add_output,
@@ -158,10 +158,10 @@ def _served(options: Options, port: int, facts: Sequence[tuple[str, str]]) -> in
         sample, benchmark = opened(options.reading, options.sample, options.benchmark)
         ranges = read_ranges(options.ranges) if options.ranges else {}
         contents = of_dumps(sample, benchmark, stages_of(options.stages), ranges, _title(options), facts)
-    elif (page := page_in(options.sample)) is not None:
+    elif not has_no_runs(options.reading, options.sample) and (page := page_in(options.sample)) is not None:
         contents = of_folder(page)
     else:
-        contents = of_dump(opened(options.reading, options.sample, options.sample)[0], options.sample.name)
+        contents = of_dump(opened(options.reading, options.sample)[0], options.sample.name)
     server = PageServer(contents, port)
     print_lines([f"Serving {server.url} (Ctrl-C to stop)"])
     server.run()

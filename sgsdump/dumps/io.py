@@ -44,11 +44,11 @@ def open_dump(
     rank : int, optional
         Rank of the run to open.
     reader : str, Path or callable, optional
-        Reader of your own for a format that sgsdump does not know: ``FILE.py``, ``FILE.py:function``, or a function
+        Your own reader, for a format that sgsdump does not know: ``FILE.py``, ``FILE.py:function``, or a function
         ``(path) -> iterable of (name, array or callable[, attributes])``.
     files : sequence of str
-        Patterns (``*``, ``?``, ``[ab]``). Of a folder, only the files whose path or name matches one of these patterns
-        are read, as one tensor a file.
+        Patterns (``*``, ``?``, ``[ab]``) for a folder with one tensor per file. Only the files whose path or name
+        matches a pattern are read.
 
     Returns
     -------
@@ -83,15 +83,17 @@ def open_dump(
 def _opened_otherwise(
     path: Path, run: tuple[int | None, int | None], reader: str | Path | ReaderFunction | None, files: Sequence[str]
 ) -> Dump:
-    """Return the dump that the user's reader makes of a path, or the chosen files of a folder."""
+    """Return the dump that the user's reader returns for a path, or the dump of selected files in a folder."""
     if run != (None, None):
-        raise ConfigError("step and rank select a run of a tree; a reader and chosen files have no runs. Omit them")
+        raise ConfigError(
+            "step and rank select a run of a tree, but a reader and selected files have no runs. Omit step and rank"
+        )
     if reader is None:
         from sgsdump.dumps.formats.arrays.folder import read_files
 
         return read_files(path, files)
     if files:
-        raise ConfigError("files chooses files of a folder that sgsdump reads; your reader chooses its own. Omit files")
+        raise ConfigError("files cannot be combined with reader, because the reader selects its files. Omit files")
     if not path.exists():
         raise FormatError(f"no such file: {path}")
     from sgsdump.dumps.own_reader import load_function, read_with

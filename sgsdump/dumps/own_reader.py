@@ -10,11 +10,12 @@
     def write(path, tensors):
         np.savez(path, **{name: array for name, array, attributes in tensors})
 
-A reader yields (name, array) or (name, array, attributes) for each tensor, in the order of the model. A function
-instead of an array is called whenever the values are read; sgsdump calls it once at opening, unless the attributes
-announce ``shape`` and ``dtype``. A writer gets the path to write and the tensors as such triples, one at a time.
+A reader yields (name, array) or (name, array, attributes) for each tensor, in the order of the model. Instead of an
+array, a reader can yield a function, which sgsdump calls whenever it reads the values. If the attributes lack ``shape``
+or ``dtype``, sgsdump also calls the function when it opens the dump. A writer gets the path to write and an iterator of
+(name, array, attributes).
 
-The file is imported only where the user names it: ``--reader FILE.py``, ``open_dump(path, reader=...)``.
+The file is imported only if the user names it: ``--reader FILE.py``, ``open_dump(path, reader=...)``.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ WriterFunction = Callable[[Path, Iterable[tuple[str, np.ndarray, dict[str, Any]]
 
 
 class OwnFunction(NamedTuple):
-    """A function of the user: its file, for messages, its name, and the function."""
+    """A reader or writer of the user; ``file`` and ``name`` are for messages."""
 
     file: Path
     name: str
@@ -66,7 +67,7 @@ def split_text(text: str, default: str) -> tuple[Path, str]:
 
 
 def load_function(text: str | Callable[..., Any], what: str) -> OwnFunction:
-    """Return the function of ``FILE.py`` or ``FILE.py:function``, or a function as it is.
+    """Return the function in ``FILE.py`` or ``FILE.py:function``; also accept a function.
 
     what  "reader" or "writer". Raises InputError if the file or the function does not exist, or if the file fails.
     """
@@ -76,7 +77,7 @@ def load_function(text: str | Callable[..., Any], what: str) -> OwnFunction:
         return OwnFunction(file, getattr(text, "__name__", what), text)
     file, name = split_text(str(text), READ if what == "reader" else WRITE)
     if not file.is_file():
-        raise InputError(f"there is no {what} file {file}. Give FILE.py or FILE.py:FUNCTION")
+        raise InputError(f"there is no {what} file {file}. Give an existing FILE.py or FILE.py:FUNCTION")
     function = getattr(import_file(file, what), name, None)
     if not callable(function):
         parameters = "path" if what == "reader" else "path, tensors"
@@ -85,9 +86,9 @@ def load_function(text: str | Callable[..., Any], what: str) -> OwnFunction:
 
 
 def read_with(reader: OwnFunction, path: Path) -> Dump:
-    """Return the dump that a reader makes of a path.
+    """Return the dump that a reader returns for a path.
 
-    Raises InputError, with file and line, if the reader fails or yields something else than tensors.
+    Raises InputError, with file and line, if the reader fails or yields items that are not tensors.
     """
     records: list[Record] = []
     calls: dict[str, FunctionType] = {}
@@ -114,7 +115,7 @@ def read_with(reader: OwnFunction, path: Path) -> Dump:
 
 
 def reader_format(name: str, recognises: Callable[[Path, bytes], bool], read: ReaderFunction) -> Format:
-    """Return a dump format that a reader of your own reads, for the table ``formats`` of a plug-in.
+    """Return a dump format that uses your own reader, for the table ``formats`` of a plug-in.
 
     Parameters
     ----------
@@ -139,9 +140,10 @@ def reader_format(name: str, recognises: Callable[[Path, bytes], bool], read: Re
 
 
 def write_with(writer: OwnFunction, records: Iterable[Record], path: Path) -> int:
-    """Let a writer write records as a file or folder, and return their number.
+    """Write records with a user's writer, and return the number of records.
 
-    The writer writes beside ``path``; its result becomes ``path`` if it succeeds. An existing folder is set aside.
+    The writer writes beside ``path``; if it succeeds, its file or folder is moved to ``path``. An existing folder is
+    set aside.
     Raises InputError if the writer fails, OutputError if it writes nothing or the result cannot be moved.
     """
     written: list[str] = []
@@ -166,12 +168,12 @@ def write_with(writer: OwnFunction, records: Iterable[Record], path: Path) -> in
             with blaming(writer.file, "writer"):
                 writer.function(made, tensors())
         except InputError:
-            if failures:  # of the input, not of the writer
+            if failures:  # The input failed, not the writer.
                 raise failures[0] from None
             raise
         if not made.exists():
             there = [each.name for each in islice(place.iterdir(), 1)]
-            beside = f" It wrote {there[0]} instead: name the output so." if there else ""
+            beside = f" It wrote {there[0]} instead. Use this name for the output." if there else ""
             raise OutputError(f"cannot write {path}: {writer} wrote no file or folder at its path.{beside}")
         if path.is_dir():
             set_aside(path)
@@ -207,7 +209,7 @@ def _record(reader: OwnFunction, item: Any, number: int) -> tuple[Record, Any]:
         )
     name, values, attributes = (*item, {})[:3]
     if not isinstance(name, str) or not name:
-        raise InputError(f"{reader}: the name of item {number + 1} is {quoted(repr(name))}. Give a text")
+        raise InputError(f"{reader}: the name of item {number + 1} is {quoted(repr(name))}. Use a string")
     attributes = _checked(reader, name, attributes)
     is_lazy = callable(values) and not hasattr(values, "shape")
     shape, dtype, array = attributes.get("shape"), attributes.get("dtype"), None
@@ -222,7 +224,7 @@ def _record(reader: OwnFunction, item: Any, number: int) -> tuple[Record, Any]:
         quant = Quant(dtype, scale, attributes.get("zero_point", 0), axis, exact=True)
         if not is_integer(dtype):
             raise InputError(
-                f"{reader}: tensor {quoted(name)} has a scale, but its type {name_of(dtype)} is no integer"
+                f"{reader}: tensor {quoted(name)} has a scale, but its type {name_of(dtype)} is not an integer type"
             )
     info = TensorInfo(name, shape, dtype, attributes.get("layout"), quant, attributes.get("op_type", ""))
     load = partial(_load, reader, info, values) if is_lazy or array is None else partial(np.asarray, array)
@@ -235,7 +237,7 @@ def _load(reader: OwnFunction, info: TensorInfo, function: Callable[[], Any]) ->
         array = _array(reader, info.name, function, True)
         _check_array(reader, info, array)
     except InputError as error:
-        # A tensor that cannot be read, as of any format: a comparison goes on with the others.
+        # As for any format, a comparison goes on with the other tensors.
         raise FormatError(str(error)) from error
     return array
 
@@ -309,14 +311,14 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     **{"scale": _scale, "zero_point": int, "axis": int, "shape": _shape, "dtype": _dtype},
 }
 _EXPECTED = {
-    **{"op_type": "a text", "layout": "a text such as NHWC", "io": "'in' or 'out'"},
+    **{"op_type": "a string", "layout": "a string such as NHWC", "io": "'in' or 'out'"},
     **{"scale": "a number, or one number per channel", "zero_point": "an integer", "axis": "an integer"},
     **{"shape": "a list of sizes", "dtype": "a type such as float32"},
 }
 
 
 def _check_calls(reader: OwnFunction, calls: Mapping[str, FunctionType]) -> None:
-    """Raise InputError if two tensors have the same function with the same variables: both would load the last one."""
+    """Raise InputError if two functions share their variables; both would load the last tensor."""
     seen: dict[tuple[Any, ...], str] = {}
     for name, function in calls.items():
         cells = tuple(map(id, function.__closure__ or ()))
@@ -330,7 +332,7 @@ def _check_calls(reader: OwnFunction, calls: Mapping[str, FunctionType]) -> None
 
 
 def _triple(record: Record) -> tuple[str, np.ndarray, dict[str, Any]]:
-    """Return a tensor as a writer gets it."""
+    """Return name, array and attributes of a tensor, for a writer."""
     info, quant = record.tensor.info, record.tensor.info.quant
     attributes: dict[str, Any] = {"io": record.io, "op_type": info.op_type or record.op_type}
     attributes |= {"layout": info.layout} if info.layout else {}

@@ -14,9 +14,9 @@ These tools write NHWC for models in NCHW; the comparison detects this. They als
 letter or digit by ``_``; the comparison pairs such names too.
 
 The user gives shapes by name pattern or by a model. A model's tensor matches a file of the same name, also after this
-replacement; the tensor then gets the name and the shape from the model. Without them, a shape counts that the name of
-the file or a list beside it tells (``formats/shared/raw_facts.py``, ``shape_lists.py``); its type then replaces the
-user's default type.
+replacement; the tensor then gets the name and the shape from the model. If the user
+gives no shape, the shape comes from the file name or from a list beside the file (``formats/shared/raw_facts.py``,
+``shape_lists.py``). If the name or list also has a type, this type replaces the user's default type.
 
 Source: the documentation of qnn-net-run (--output_dir, --use_native_output_files) and snpe-net-run (--output_dir).
 """
@@ -74,7 +74,7 @@ def is_raw(path: Path) -> bool:
 def open_raw(path: Path, facts: RawFacts, step: int | None = None, patterns: Sequence[str] = ()) -> Dump:
     """Return the dump of a raw file or of a folder with raw files; ``step`` N selects the folder ``Result_N``.
 
-    patterns  of a folder, only files whose path or name matches are read.
+    patterns  only the files of a folder whose path or name matches a pattern are read.
 
     Raises ConfigError if several results exist and none is selected, for an element type smaller than a byte, and for a
     pattern without a match. Raises FormatError if a file's size does not fit its element type or shape.
@@ -137,7 +137,7 @@ def _tensor(
 
 
 def _told(file: Path, name: str, lists: ShapeLists) -> Facts | None:
-    """Return what the name of a file or a list tells of it; with a type only if the size of the file fits."""
+    """Return name, shape and type from the file name or a list. The type is None if it does not fit the file size."""
     size = file.stat().st_size
     if facts := fitting(name, size):
         return facts

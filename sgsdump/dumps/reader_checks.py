@@ -1,4 +1,4 @@
-"""Checks for the authors of readers and writers; public as ``sgsdump.testing``.
+"""Checks for authors of readers and writers; published as ``sgsdump.testing``.
 
 ::
 
@@ -29,32 +29,33 @@ __all__ = ["check_reader", "check_writer"]
 
 
 def check_reader(reader: str | Path | Callable[..., Any], path: str | Path) -> Dump:
-    """Check that a reader keeps the rules of a reader, on a sample of its format.
+    """Check a reader with a sample of its format.
 
     Parameters
     ----------
     reader : str, Path or callable
         ``FILE.py``, ``FILE.py:function``, or the function.
     path : str or Path
-        Sample of the format, small enough to be read several times and copied.
+        Sample of the format. It is read several times and copied, so it should be small.
 
     Returns
     -------
     Dump
-        The dump that the reader makes of the sample, for further checks.
+        The dump that the reader returns for the sample, for further checks.
 
     Raises
     ------
     AssertionError
-        If values are not numbers, if a tensor differs when it is loaded later, again, or in a second reading, or if
-        tensors share one buffer.
+        If values are not numbers, if a tensor has other values when it is loaded later, again or in a second reading,
+        or if tensors share one buffer.
     SgsdumpError
-        If the reader fails, or yields something else than tensors with unique names. The message has file and line.
+        If the reader fails, or if it does not yield tensors with unique names. The message has file and line.
 
     Notes
     -----
-    The reader also reads a missing path and a copy of the sample whose files are cut to half their size. Any exception
-    is fine there, and any values are fine for the copy; a missing path must not give tensors.
+    The reader also gets a missing path, and a copy of the sample whose files are cut to half their size. In both cases,
+    the reader may raise any exception. For the copy, it may also yield any values. For the missing path, it must not
+    yield tensors.
 
     Examples
     --------
@@ -85,7 +86,7 @@ def check_reader(reader: str | Path | Callable[..., Any], path: str | Path) -> D
         if number < len(at_once):
             _require(
                 _equal(array, at_once[number]),
-                f"{own}: tensor {name!r} loaded later differs from the one that the reader had in hand. "
+                f"{own}: tensor {name!r} has other values when it is loaded after the reader has moved on. "
                 f"Bind its file with functools.partial",
             )
         kept.append((name, array, array.copy()))
@@ -100,7 +101,7 @@ def check_reader(reader: str | Path | Callable[..., Any], path: str | Path) -> D
 def check_writer(
     writer: str | Path | Callable[..., Any], reader: str | Path | Callable[..., Any] | None = None, name: str = "out"
 ) -> None:
-    """Check that a writer writes a file or folder, and that a reader gets the same tensors back.
+    """Check that a writer writes a file or folder, and that a reader reads the same tensors from it.
 
     Parameters
     ----------

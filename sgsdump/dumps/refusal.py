@@ -1,7 +1,7 @@
-"""The error about a path that no format recognises: what the path looks like, and what would open it.
+"""The error for a path that no format recognises: what the path looks like, and how to open it.
 
 The error has one line. Its ``hints`` are a few further lines: the first values, at most three likely formats with the
-option that opens each, and the reader of your own that opens anything else.
+option that opens each of them, and an example of your own reader.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PLAUSIBLE, _SHARE = 0.9, 0.2
 
 
 class Kind(NamedTuple):
-    """Files that are no dumps: a description, and how to get at the tensors in them."""
+    """Files that are not dumps: a description, and how to read their tensors."""
 
     endings: tuple[str, ...]
     signature: bytes
@@ -41,23 +41,26 @@ class Kind(NamedTuple):
 
 
 _KINDS = (
-    Kind((".h5", ".hdf5"), b"\x89HDF\r\n", "HDF5", "read it with h5py in a reader of your own"),
+    Kind((".h5", ".hdf5"), b"\x89HDF\r\n", "HDF5", "read it with h5py in your own reader"),
     Kind(
-        (".pkl", ".pickle"), b"\x80", "pickled Python objects, which are never loaded", "save arrays with numpy.savez"
+        (".pkl", ".pickle"),
+        b"\x80",
+        "pickled Python objects, which sgsdump never loads",
+        "save the arrays with numpy.savez",
     ),
     Kind((".zip",), b"PK\x03\x04", "a zip archive", "unpack it and name the folder"),
     Kind((".gz", ".tgz"), b"\x1f\x8b", "a compressed file", "unpack it first"),
     Kind((".tar",), b"", "a tar archive", "unpack it and name the folder"),
-    Kind((".mat",), b"MATLAB", "a MATLAB file", "read it with scipy.io in a reader of your own"),
-    Kind((".pb", ".pbtxt"), b"", "protobuf", "read it with the onnx package in a reader of your own"),
-    Kind((".json", ".yaml", ".yml"), b"", "a document of another tool", "pick its arrays in a reader of your own"),
-    Kind((".png", ".jpg", ".jpeg", ".bmp"), b"", "images", "give them to dump or diagnose with -i"),
-    Kind(MODELS, b"", "models", "dump one first: sgsdump dump -m MODEL -i INPUT"),
+    Kind((".mat",), b"MATLAB", "a MATLAB file", "read it with scipy.io in your own reader"),
+    Kind((".pb", ".pbtxt"), b"", "protobuf", "read it with the onnx package in your own reader"),
+    Kind((".json", ".yaml", ".yml"), b"", "a document of another tool", "read its arrays in your own reader"),
+    Kind((".png", ".jpg", ".jpeg", ".bmp"), b"", "images", "give them to sgsdump dump or diagnose with -i"),
+    Kind(MODELS, b"", "models", "dump a model first: sgsdump dump -m MODEL -i INPUT"),
 )
 
 
 def refusal(path: Path, head: bytes) -> FormatError:
-    """Return the error about a file or folder that no format recognises; ``head``: the first bytes of a file."""
+    """Return the error for a file or folder that no format recognises. ``head`` holds the first bytes of a file."""
     return _of_folder(path) if path.is_dir() else _of_file(path, head)
 
 
@@ -67,7 +70,7 @@ def _of_folder(path: Path) -> FormatError:
     except FormatError as error:
         return error
     if not files:
-        return UnknownFormat(f"{path} is a folder, not a dump: it has no files. Name the folder of the dump")
+        return UnknownFormat(f"{path} is a folder, not a dump: it has no files. Give the folder of the dump")
     counts = Counter(Path(name).suffix.lower() for name in files)
     looks = ", ".join(f"{count} {ending or 'without ending'}" for ending, count in counts.most_common(_SHOWN))
     more = f" and {len(counts) - _SHOWN} other endings" if len(counts) > _SHOWN else ""
@@ -76,7 +79,7 @@ def _of_folder(path: Path) -> FormatError:
     head = _head(path / first)
     ways = list(islice(_ways_of_folder(path, files, counts, head), _MOST_LIKELY))
     likely = (
-        f"It looks like {ways[0][0]}. {ways[0][1]}" if ways else "Read its files with a reader of your own: --reader"
+        f"It looks like {ways[0][0]}. {ways[0][1]}" if ways else "Read its files with your own reader: --reader FILE.py"
     )
     hints = [f"first {usual or 'such'} file: {first}, {_size(path / first)} bytes, begins with {_begins(head, usual)}"]
     hints += [f"or {what}: {how}" for what, how in ways[1:]]
@@ -87,25 +90,25 @@ def _of_folder(path: Path) -> FormatError:
 
 
 def _ways_of_folder(path: Path, files: Sequence[str], counts: Counter[str], head: bytes) -> Iterator[tuple[str, str]]:
-    """Yield what the folder may be, and how to open it, the most likely first."""
+    """Yield descriptions of the folder, and how to open it; the most likely description comes first."""
     inner = [(place, name) for place in _entries(path) if (name := _format_at(place))]
     typed = shlex.quote(str(path))
     if len(inner) > 1:
         yield (
             f"{len(inner)} dumps, the first of format {inner[0][1]}",
-            f"Name one, such as {inner[0][0]}; or compare two such folders with --runs",
+            f"Name one, such as {inner[0][0]}; or compare all dumps of two such folders with --runs",
         )
     elif inner:
-        yield f"a dump of format {inner[0][1]} below it", f"Name it: {inner[0][0]}"
+        yield f"a folder with a dump of format {inner[0][1]} below it", f"Name it: {inner[0][0]}"
     raw = [name for name in files if Path(name).suffix.lower() in _RAW]
     if raw and not inner:
         dtype = _guess(head) if Path(raw[0]).suffix.lower() in _RAW else "float32"
         yield (
-            "values without a header, whose names and lists tell no type or shape",
+            "values without a header; neither file names nor lists give their type and shape",
             f"Give the type: --raw-dtype {dtype}",
         )
         yield (
-            "the same, with names of your own choice",
+            "values without a header that you can rename or list",
             f"Put type and shape in each name (conv1_1x64x56x56_{dtype}.bin), or in a list {typed}/shapes.json",
         )
     if any(counts[ending] for ending in _TEXT if ending in (".txt", ".csv", ".tsv")) and not inner:
@@ -146,7 +149,12 @@ def _of_file(path: Path, head: bytes) -> FormatError:
         ways.append(("text that is not only numbers", "Mark other lines with #, and name the file .txt or .csv"))
     else:
         ways.append(("values without a header", f"Give the type: --raw-dtype {_guess(head)}"))
-        ways.append(("the same, with a name that tells", f"Rename it: {path.stem}_1x64x56x56_{_guess(head)}.bin"))
+        ways.append(
+            (
+                "values without a header, if you can rename the file",
+                f"Rename it: {path.stem}_1x64x56x56_{_guess(head)}.bin",
+            )
+        )
     left_out = f" Plug-ins are disabled ({SWITCH})." if are_left_out() else ""
     hints = [f"{_size(path)} bytes, begins with {_begins(head, ending)}"]
     hints += [f"or {what}: {how}" for what, how in ways[1:]]
@@ -157,7 +165,7 @@ def _of_file(path: Path, head: bytes) -> FormatError:
 
 
 def _reader_lines(files: str, is_text: bool) -> list[str]:
-    """Return the lines of a reader of the user's own."""
+    """Return the lines of an example of a user's reader."""
     values = "np.loadtxt(file)" if is_text else "np.fromfile(file, np.float32)"
     return [
         "or another format: save these lines as my_reader.py, and add --reader my_reader.py",
@@ -178,7 +186,7 @@ def _entries(path: Path) -> list[Path]:
 
 
 def _format_at(path: Path) -> str:
-    """Return the name of the own format that recognises a path directly in the folder; "" if there is none."""
+    """Return the name of sgsdump's format that recognises a path directly in the folder; "" if there is none."""
     if not (path.is_dir() or path.is_file()):
         return ""
     head = b"" if path.is_dir() else _head(path)
@@ -189,7 +197,7 @@ def _format_at(path: Path) -> str:
 
 
 def _usual(counts: Counter[str]) -> str:
-    """Return the ending of most files, preferring values and text over notes and images."""
+    """Return the most frequent ending of files with values or text, else of all files."""
     of_values = [ending for ending in (*_RAW[:-1], *_TEXT[:3]) if counts[ending]]
     return max(of_values or counts, key=lambda ending: counts[ending])
 

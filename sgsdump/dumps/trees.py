@@ -117,7 +117,7 @@ def format_of(path: Path) -> Any:
 
 
 def known_format(path: Path) -> str:
-    """Return the name of the format that recognises a path, perhaps of a run; "" if there is none."""
+    """Return the name of the format that recognises a path; "" if no format does. The path may select a run."""
     try:
         return str(format_of(tree_of(path)).name)
     except SgsdumpError:
@@ -125,9 +125,9 @@ def known_format(path: Path) -> str:
 
 
 def is_known(path: Path) -> bool:
-    """Return whether a format of its own recognises a path; a user's reader reads any other path.
+    """Return whether a specific format recognises a path. A user's reader reads all other paths.
 
-    Folders of files of any kind, and files whose name tells type and shape, have no format of their own.
+    The formats for folders with one tensor per file, and for files with type and shape in the name, are not specific.
     """
     return known_format(path) not in ("", *ANY_FILES)
 

@@ -84,7 +84,7 @@ def test_sgsdumps_formats_come_first_unless_a_pattern_names_the_path(
     assert "my_reader.py: read() yields no tensor for known.npz" in capsys.readouterr().err
     assert main(["compare", "mine", "mine", "--reader", "mi*=my_reader.py:doubled"]) == 0
     assert main(["show", "mine", "--reader", "my_reader.py", "--step", "3"]) == 2
-    assert "Omit them" in capsys.readouterr().err
+    assert "Omit --step and --rank" in capsys.readouterr().err
 
 
 def test_a_user_file_runs_only_where_it_is_named(work: Path, capsys: pytest.CaptureFixture[str]) -> None:

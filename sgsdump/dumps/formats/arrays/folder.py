@@ -1,18 +1,18 @@
-"""Reader of a folder of tensors as people keep them: one tensor a file, in any mixture of formats, also in subfolders.
+"""Reader of a folder with one tensor per file, in any mixture of formats and with subfolders.
 
 ::
 
     conv1.npy, all.npz, conv1.safetensors, conv1.pt     arrays of numpy, safetensors and torch
     conv1.txt, conv1.csv                                numbers as text (``number_text.py``)
-    conv1_1x8x6x6_float32.bin, conv1.raw                values without a header, whose type and shape the name tells
+    conv1_1x8x6x6_float32.bin, conv1.raw                values without a header; type and shape are in the name
                                                         (``shared/raw_facts.py``) or a list (``shared/shape_lists.py``)
     output/Result_0/conv1.raw                           of qnn-net-run and snpe-net-run; several results are runs
 
-Each tensor is an output. Its name is the path of its file below the folder, without ending, shape and type; tensors of
-a file with several get their own names after it. The order is that of a list, if it names all tensors, else that of the
-names (``conv2`` before ``conv10``). Two files with the same name of a tensor are refused.
+Each tensor is an output. Its name is the path of its file below the folder, without ending, shape and type. If a file
+has several tensors, their own names follow. If a list names all tensors, it gives the order; otherwise, tensors are
+ordered by name (``conv2`` before ``conv10``). If two files have the same tensor name, the folder is refused.
 
-Other files are ignored. Dumps of sgsdump (files with a manifest) are not tensors of a folder: each is a dump by itself.
+Other files are ignored. A file that sgsdump wrote (with a manifest) is a complete dump, so it is skipped with a note.
 """
 
 from __future__ import annotations
@@ -94,20 +94,20 @@ def is_tensor_file(path: Path) -> bool:
 
 
 def recognises_file(path: Path, head: bytes) -> bool:
-    """Return whether a single file is numbers as text, or values whose type and shape its name tells."""
+    """Return whether a file holds numbers as text, or has the type and shape of its values in its name."""
     if path.suffix in TEXT:
         return bool(head) and _holds_numbers(path)
     return path.suffix in RAW and path.is_file() and fitting(path.stem, path.stat().st_size) is not None
 
 
 def read_file(path: Path) -> Dump:
-    """Read a single file of one tensor. Raises FormatError."""
+    """Read a single file with one tensor. Raises FormatError."""
     if path.suffix in TEXT:
         tensor = _read_text(path, path.stem, lambda: None)
     else:
         facts = fitting(path.stem, path.stat().st_size)
         if facts is None:
-            raise FormatError(f"{path} does not fit the type and shape of its name")
+            raise FormatError(f"{path} has another size than the type and shape in its name. Check the name")
         tensor = raw_tensor(path, facts)
     return Dump([Record("out", 0, 0, "", tensor)], FILE.name, None, path)
 
@@ -118,7 +118,7 @@ def runs(path: Path, notes: list[str]) -> list[Run]:
 
 
 def read(path: Path) -> Dump:
-    """Read a folder; values are loaded on request. Raises FormatError, and ConfigError for two files of one name."""
+    """Read a folder; values are loaded on request. Raises FormatError, and ConfigError for repeated tensor names."""
     return read_files(path)
 
 
@@ -146,7 +146,7 @@ def read_files(path: Path, patterns: Sequence[str] = (), raw: RawReader | None =
 
 
 class _Files:
-    """Tensor files of a folder: their tensors, and the files that were read."""
+    """Reader of tensor files in a folder; ``read`` lists the files that were read."""
 
     def __init__(self, folder: Path, names: Sequence[str], notes: list[str], raw: RawReader | None):
         self.folder, self.names, self.notes, self._raw = folder, sorted(names, key=in_order), notes, raw
@@ -155,11 +155,11 @@ class _Files:
 
     @property
     def lists(self) -> ShapeLists | None:
-        """The lists beside the files, if they were needed."""
+        """The lists beside the files; None if no file needed them."""
         return self._lists
 
     def tensors(self) -> list[tuple[str, Tensor]]:
-        """Return the tensors with the names of their files. Files that are no tensors are left out with a note."""
+        """Return the tensors with the names of their files. Files without tensors are left out with a note."""
         found: list[tuple[str, Tensor]] = []
         unknown: list[str] = []
         for name in self.names:
@@ -167,7 +167,7 @@ class _Files:
             is_tensor = name.endswith((*NPY, *RAW)) or is_tensor_file(path)
             if not is_tensor:
                 if name.endswith(ARCHIVES) and _is_own(path):
-                    self.notes.append(f"{name} is a dump by itself; open it alone")
+                    self.notes.append(f"{name} is a complete dump; open it separately")
                 continue
             try:
                 tensors = self._read(path, name)
@@ -186,7 +186,7 @@ class _Files:
 
     def _tell_unknown(self, unknown: Sequence[str], beside_others: bool) -> None:
         text = (
-            f"{listed(unknown)}: neither the name nor a list tells type and shape. Give the type: --raw-dtype float32"
+            f"{listed(unknown)}: neither the name nor a list gives type and shape. Give the type: --raw-dtype float32"
         )
         if not beside_others:
             raise FormatError(f"{self.folder}: {text}")
@@ -221,7 +221,7 @@ class _Files:
                 return None
             facts = facts._replace(name=next((each.name for each in named(stem) if each.shape == facts.shape), stem))
         if not facts.fits(size):
-            raise FormatError(f"{path} has {size} bytes, which do not fit {facts} of its name or list")
+            raise FormatError(f"{path} has {size} bytes, which do not fit {facts} in its name or list")
         return raw_tensor(path, facts)
 
     def _listed(self, name: str, size: int) -> Facts | None:
@@ -245,7 +245,7 @@ def _read_text(path: Path, stem: str, facts_of_list: Callable[[], Facts | None])
 
 
 def raw_tensor(path: Path, facts: Facts) -> Tensor:
-    """Return the tensor of a file without a header, whose size fits the facts."""
+    """Return the tensor of a file without a header. The size of the file must fit the facts."""
     assert facts.dtype is not None and facts.shape is not None
     info = TensorInfo(
         facts.name, facts.shape, facts.dtype.newbyteorder("<") if facts.dtype.kind in "iuf" else facts.dtype
@@ -308,7 +308,7 @@ def matches(name: str, pattern: str) -> bool:
 
 
 def _check_names(path: Path, tensors: Sequence[tuple[str, Tensor]]) -> None:
-    """Raise ConfigError if two files give tensors of the same name."""
+    """Raise ConfigError if two files have a tensor of the same name."""
     counts = Counter(tensor.name for _, tensor in tensors)
     name, count = next(((name, count) for name, count in counts.items() if count > 1), ("", 0))
     if not count:
@@ -317,7 +317,7 @@ def _check_names(path: Path, tensors: Sequence[tuple[str, Tensor]]) -> None:
     endings = Counter(Path(file).suffix for file, _ in tensors)
     usual = max((Path(file).suffix for file in files), key=lambda ending: endings[ending])
     raise ConfigError(
-        f"{path}: {count} files hold the tensor {name!r}: {listed(files)}. Choose files by name: --files '*{usual}'"
+        f"{path}: {count} files hold the tensor {name!r}: {listed(files)}. Select files by name: --files '*{usual}'"
     )
 
 
@@ -336,7 +336,7 @@ def _check_share(folder: Path, files: Sequence[str]) -> None:
 
 
 def _ordered(tensors: Sequence[Tensor], lists: ShapeLists | None) -> list[Tensor]:
-    """Return the tensors in the order of a list that names all of them, else in natural order of their names."""
+    """Return the tensors in the order of the lists if these name all tensors, else in natural order of their names."""
     places: dict[str, int] = {}
     for place, name in enumerate(lists.order if lists else ()):
         places.setdefault(name, place)
@@ -360,4 +360,4 @@ def tensors_beside(path: Path, patterns: Sequence[str], notes: list[str]) -> Ite
 
 
 FILE = Format("tensor_file", recognises_file, read_file, one_tensor=True)
-FORMAT = Format(FOLDER, recognises, read, looks_for="a tensor a file", runs=runs)
+FORMAT = Format(FOLDER, recognises, read, looks_for="tensor files", runs=runs)

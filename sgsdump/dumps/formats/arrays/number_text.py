@@ -77,7 +77,7 @@ def read_tensor(path: Path, stem: str, facts_of_list: Callable[[], Facts | None]
     told, body = _told(text[:_HEAD]), b"" if form is None else _body(text, form)
     del text
     if form is None or body.translate(None, _SIGNS):
-        raise NotATensor(f"{path} does not hold numbers only. Remove the other lines, or mark them with #")
+        raise NotATensor(f"{path} holds text other than numbers. Remove these lines, or begin them with #")
     count = _count(body)
     rows = sum(1 for _ in _LINE.finditer(body))
     if form.numbered:
@@ -89,7 +89,7 @@ def read_tensor(path: Path, stem: str, facts_of_list: Callable[[], Facts | None]
             facts = of_list._replace(name=stem)
     shape, dtype = told.shape or facts.shape, told.dtype or facts.dtype or np.dtype(np.float32)
     if told.shape is not None and math.prod(told.shape) != count:
-        raise FormatError(f"{path} holds {count} values, but its comment says shape {list(told.shape)}")
+        raise FormatError(f"{path} holds {count} values, but its comment gives shape {list(told.shape)}")
     if shape is None and form.columns > 1 and rows * form.columns == count:
         shape = (rows, form.columns)
     info = TensorInfo(facts.name, shape, dtype)
@@ -111,7 +111,9 @@ def _load(source: Source, size: int, form: _Form, info: TensorInfo, count: int) 
     if form.numbered:
         values = values.reshape(-1, form.columns + 1)[:, 1:]
     if values.size != count:
-        raise FormatError(f"{source.path} holds {values.size} values, but {count} were counted when it was opened")
+        raise FormatError(
+            f"{source.path} holds {values.size} values, but it had {count} when it was opened. Open the file again"
+        )
     with np.errstate(over="ignore", invalid="ignore"):
         typed = values.astype(info.dtype)
     return typed.reshape(-1 if info.shape is None else info.shape)

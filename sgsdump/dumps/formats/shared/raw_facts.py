@@ -4,7 +4,7 @@ Names::
 
     conv1_1x64x56x56_float32.bin       shape and type, in either order, after ``_``, ``.`` or ``-``
     conv1_00064_00057x00056_float.bin  TI's form: channels, width and height in five digits each (NCHW)
-    conv1_1x64x56x56.bin               the shape only; a list or the user must give the type
+    conv1_1x64x56x56.bin               only the shape; a list or the user must give the type
 
 Lists are files of any name in the folder (``shape_lists.py``).
 """
@@ -70,7 +70,7 @@ class Facts(NamedTuple):
 
 
 def type_of(text: str) -> np.dtype | None:
-    """Return the element type that a word names: ``fp16``, ``torch.float32``, ``QNN_DATATYPE_UFIXED_POINT_8``, ``<f4``.
+    """Return the element type for a word: ``fp16``, ``torch.float32``, ``QNN_DATATYPE_UFIXED_POINT_8``, ``<f4``.
 
     Returns None for any other word, and for types of less than a byte.
     """
@@ -88,7 +88,7 @@ def shape_of(sizes: list[int]) -> tuple[int, ...] | None:
 
 
 def named(stem: str) -> Iterator[Facts]:
-    """Yield what a file name without its ending can mean, the most specific meaning first."""
+    """Yield possible meanings of a file name without its ending; the most specific meaning comes first."""
     folder, slash, last = stem.rpartition("/")
     if len(last) > _LONGEST:
         return

@@ -1,4 +1,4 @@
-"""Lists of shapes and element types that lie beside files without a header.
+"""Lists of shapes and element types beside files without a header.
 
 A list may have any name; its lines or entries name files or tensors::
 
@@ -43,7 +43,7 @@ Entry = tuple[str, list[int], str]
 
 
 class ShapeLists:
-    """Facts of all lists of a folder, found by the path of a file."""
+    """Facts from all lists in a folder. ``of`` finds the facts of a file by its path."""
 
     def __init__(self, facts: Mapping[str, Facts]):
         self._facts = dict(facts)
@@ -75,7 +75,7 @@ class ShapeLists:
 def read_lists(root: Path) -> ShapeLists:
     """Return the facts of all lists in a folder, and of the lists beside a folder ``Result_N``.
 
-    Files that are no lists are ignored: any text may lie in a folder.
+    Other files are ignored, because a folder may contain any text.
     """
     found: dict[str, Facts] = {}
     try:
@@ -184,7 +184,7 @@ def _table(text: str) -> list[Entry]:
 
 
 def _lines(text: str) -> list[Entry]:
-    """Return the entries of lines ``name shape dtype``; [] if a line that is no comment has another form."""
+    """Return the entries of lines ``name shape dtype``; [] if another line is not a comment."""
     entries: list[Entry] = []
     for line in text.splitlines():
         if not line.strip() or line.lstrip().startswith(("#", "//")):

@@ -166,4 +166,4 @@ def test_dumps_of_sgsdump_are_no_tensors_of_a_folder(tmp_path: Path) -> None:
         open_dump(tmp_path / "in")
     np.save(tmp_path / "in/b.npy", SIX)
     dump = open_dump(tmp_path / "in")
-    assert list(dump) == ["b"] and dump.notes == ("1.npz is a dump by itself; open it alone",)
+    assert list(dump) == ["b"] and dump.notes == ("1.npz is a complete dump; open it separately",)

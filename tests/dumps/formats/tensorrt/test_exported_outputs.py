@@ -83,7 +83,7 @@ def test_wrong_values_are_refused_when_they_are_read(old: str, new: str, match: 
     ("old", "new", "match"),
     [
         ('"2"', '"200"', "fewer values"),
-        ('"2"', f'"{"x".join(["9" * 12] * 5)}"', "cannot be represented"),
+        ('"2"', f'"{"x".join(["9" * 12] * 5)}"', "is invalid: numpy cannot make"),
         ('"ids"', '"ids", "more" : 1', "left out"),
     ],
 )
