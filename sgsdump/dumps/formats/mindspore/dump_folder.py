@@ -104,7 +104,7 @@ def read(path: Path) -> Dump:
     """Read an iteration; values are loaded on request. Raises FormatError if it has no tensor."""
     steps = list(islice(_steps(path), 2))
     if len(steps) != 1:
-        raise FormatError(f"{path} holds {'several iterations. Name one of them' if steps else 'no iteration'}")
+        raise FormatError(f"{path} holds {'several iterations. Name one iteration' if steps else 'no iteration'}")
     folder = steps[0].folder
     notes: list[str] = []
     files = sorted(_files(folder), key=lambda item: (item[0].op_type != PARAMETER, item[0].time, item[1]))
