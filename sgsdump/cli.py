@@ -132,6 +132,8 @@ def exit_status(program: str, run: Callable[[], int]) -> int:
             return status
     except SgsdumpError as error:
         print(f"{program}: error: {error}", file=sys.stderr)
+        for hint in getattr(error, "hints", ()):
+            print(f"  {hint}", file=sys.stderr)
     except ModuleNotFoundError as error:
         if not error.name or error.name.startswith("sgsdump"):
             raise

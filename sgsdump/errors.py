@@ -63,6 +63,23 @@ class FormatError(SgsdumpError):
     """A file is truncated, has another format, or contradicts itself."""
 
 
+class UnknownFormat(FormatError):
+    """No format recognises a path.
+
+    Parameters
+    ----------
+    reason : str
+        What the path looks like, and the option that most likely opens it.
+    hints : sequence of str, optional
+        Further lines: the most likely formats, each with the option that opens it. The command line prints them below
+        the error.
+    """
+
+    def __init__(self, reason: str, hints: Sequence[str] = ()) -> None:
+        super().__init__(reason)
+        self.hints = tuple(map(one_line, hints))
+
+
 class NotATensor(FormatError):
     """A file or archive member is intact but does not hold numbers; for example, it holds Python objects."""
 

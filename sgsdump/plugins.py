@@ -107,7 +107,8 @@ _CORE = Plugin(
         "page of a comparison": "sgsdump.reports.comparison.file:page",
         "page of a card": "sgsdump.reports.notebook:save_card",
         "text of a verdict": "sgsdump.reports.three_lines:verdict_block",
-    }
+    },
+    modules={"testing": "sgsdump.dumps.reader_checks"},
 )
 
 
@@ -206,7 +207,7 @@ def _is_module(name: str) -> bool:
 def public_module(name: str) -> ModuleSpec | None:
     """Return the import spec of a package or module that one of sgsdump's plug-ins publishes; None for other names."""
     root, _, inside = name.removeprefix("sgsdump.").partition(".")
-    target = next((plugin.modules[root] for plugin in own() if root in plugin.modules), None)
+    target = next((plugin.modules[root] for plugin in (_CORE, *own()) if root in plugin.modules), None)
     if target is None:
         return None
     loader: Any = _Alias(f"{target}.{inside}" if inside else target)

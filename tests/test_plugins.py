@@ -148,7 +148,7 @@ def test_a_broken_reader_is_left_out(format: str, reason: str, install: Installe
     text = f"from sgsdump.dumps.format import Format\n{HEAD}FORMAT = {format}\n"
     install("toy = toy_plugin:PLUGIN", toy_plugin=text + "PLUGIN = Plugin(formats={'mine': 'toy_plugin:FORMAT'})")
     done = run(install.folder, Path(), "show", "file")
-    warning, error = done.stderr.splitlines()
+    warning, error, *_ = done.stderr.splitlines()
     assert done.returncode == 2
     assert f"plug-in's 'mine' of formats is left out: {reason}" in warning
     assert error.startswith("sgsdump: error: file is not a dump of a known format")

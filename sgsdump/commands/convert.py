@@ -43,6 +43,7 @@ more examples:
   sgsdump convert padded.bin floats.npz --parse-net parse_net.txt --dtype float32
   sgsdump convert atb_dump/ tensors.safetensors
   sgsdump convert output/Result_0 layers.npz --raw-dtype float32 --raw-shape net.onnx
+  sgsdump convert layers.npz layers.mine --writer my_writer.py
   sgsdump convert float.sim net.onnx
   sgsdump convert fixed.sim parse_net.txt
 """
@@ -55,17 +56,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sgsdump.commands.opening import opened
 from sgsdump.commands.options import (
     Modes,
     Reading,
     add_csv,
     add_parse_net,
     add_raw,
+    add_readers,
     add_run,
     add_scheduler,
     add_select,
     add_to,
-    opened,
     pattern_and_shape,
     record,
 )
@@ -79,7 +81,7 @@ if TYPE_CHECKING:
     from sgsdump.dumps.conversion import Loading
     from sgsdump.dumps.dump import Dump, Record
 
-RARE = ("--rank", "--scheduler")
+RARE = ("--rank", "--files", "--scheduler")
 NAMES = 3
 _HEAD_BYTES = 4096
 DUMP, TOPOLOGY, MODEL = "a dump", "a topology", "a model file"
@@ -87,7 +89,10 @@ MODES = Modes(
     honoured={
         **dict.fromkeys(["dump", "output"], (DUMP, TOPOLOGY, MODEL)),
         **dict.fromkeys(
-            "to strict select step rank parse_net raw_dtype raw_shape layout original_shape dtype scheduler".split(),
+            (
+                "to writer strict select step rank parse_net raw_dtype raw_shape reader files layout original_shape "
+                "dtype scheduler"
+            ).split(),
             (DUMP,),
         ),
         **dict.fromkeys(["level", "csv"], (TOPOLOGY,)),
@@ -140,6 +145,7 @@ class Options:
     conversion: Conversion
     output: Path
     to: str | None
+    writer: str | None
     strict: bool
     scheduler: str | None
     level: int | None
@@ -155,6 +161,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     target = parser.add_argument_group("target")
     add_to(target)
     target.add_argument(
+        "--writer",
+        metavar="FILE.py[:FUNCTION]",
+        help=(
+            "Python file with your own writer, a function write(path, tensors); tensors yields (name, array, "
+            "attributes)"
+        ),
+    )
+    target.add_argument(
         "--strict", action="store_true", help="write nothing if the target format cannot store all data of the dump"
     )
     source = parser.add_argument_group("input dump")
@@ -162,6 +176,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run(source)
     add_parse_net(source)
     add_raw(source)
+    add_readers(source)
     form = parser.add_argument_group("layout and type")
     form.add_argument(
         "--layout",
@@ -227,6 +242,8 @@ def _convert(options: Options) -> int:
     if dtype:
         others = [record for record in records if record.tensor.info.dtype != dtype]
         _tell(f"tensors are not converted to {dtype}: not numeric, or the scale is unknown", others)
+    if options.writer:
+        return _convert_with(options.writer, options, records)
     form: tuple[str, Any] = (dump.format, dump.variant)
     if layout or dtype or conversion.reading.parse_net or conversion.original_shape:
         form = ("", None)
@@ -240,6 +257,25 @@ def _convert(options: Options) -> int:
     if graph is not None and (why := save_graph(graph, output)):
         print(for_terminal(f"note: {why}"))
     return 1 if saved.left_out else 0
+
+
+def _convert_with(writer: str, options: Options, records: list[Record]) -> int:
+    """Let the user's writer write the records."""
+    from sgsdump.dumps.conversion import readable, reasons
+    from sgsdump.dumps.own_reader import load_function, write_with
+    from sgsdump.progress import each
+
+    for name, given in (("--to", options.to), ("--strict", options.strict), ("--scheduler", options.scheduler)):
+        if given:
+            raise ConfigError(f"{name} is for sgsdump's formats, but --writer writes its own; omit one of them")
+    function, left_out = load_function(writer, "writer"), list[tuple[str, str]]()
+    with_values = [record for record in records if record.tensor.statistics is None]
+    left_out += [(record.name, "only statistics were dumped") for record in records if record not in with_values]
+    loaded = readable(each(TERMINAL, with_values, "write", "tensor", len(with_values)), left_out)
+    count = write_with(function, loaded, options.output)
+    print_lines(reasons(left_out))
+    print(f"{options.output}: {count} tensors, written by {writer}")
+    return 1 if left_out else 0
 
 
 def _convert_model(options: Options) -> int:

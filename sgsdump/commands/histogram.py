@@ -30,14 +30,15 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.opening import opened
 from sgsdump.commands.options import (
     Reading,
     add_json,
     add_output,
     add_parse_net,
+    add_readers,
     add_run,
     add_scheduler,
-    opened,
     record,
 )
 from sgsdump.commands.shared_files import absolute, in_tasks, on_this_worker, record_at, shared, size_of
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from sgsdump.reports.histogram import Matched
     from sgsdump.tensors.types import Range
 
-RARE = ("--rank", "--scheduler")
+RARE = ("--rank", "--files", "--scheduler")
 # A task ends at this number of values (a tenth of a second of counting) or of layers.
 TASK_VALUES = 16_000_000
 TASK_LAYERS = 100
@@ -76,6 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_argument_group("input dump")
     add_parse_net(source)
     add_run(source)
+    add_readers(source)
     add_scheduler(source, "count the values for the histograms")
     output = parser.add_argument_group("output")
     add_output(output, "folder for the charts (default: %(default)s)", "FOLDER", Path("Histograms"))
@@ -99,7 +101,11 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports.histogram import drawn_into
     from sgsdump.reports.histogram_lines import histogram_lines, histograms_json
 
-    options = record(Options, args, reading=Reading(args.step, args.rank, parse_net=args.parse_net))
+    options = record(
+        Options,
+        args,
+        reading=Reading(args.step, args.rank, parse_net=args.parse_net, reader=args.reader, files=args.files),
+    )
     output = options.output
     check_outputs([options.json], [options.dump, options.ranges, options.reading.parse_net])
     if options.json:

@@ -23,10 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgsdump.commands.options import Reading, add_run, add_to, record
+from sgsdump.commands.opening import has_no_runs, opened
+from sgsdump.commands.options import Reading, add_readers, add_run, add_to, record
 
 if TYPE_CHECKING:
     from sgsdump.dumps.dump import Dump
+
+_ARCHIVES = (".npz", ".safetensors")
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("output", type=Path, metavar="OUT", help="file or folder to write")
     add_to(parser)
     add_run(parser)
+    add_readers(parser)
     parser.add_argument(
         "--prefix", action="store_true", help="prefix the names of tensors with the file name of their dump"
     )
@@ -58,11 +62,14 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.errors import ConfigError
     from sgsdump.files.atomic_write import check_not_around, check_outputs
 
-    options = record(Options, args, reading=Reading(args.step, args.rank))
+    options = record(Options, args, reading=Reading(args.step, args.rank, reader=args.reader, files=args.files))
     step, rank = options.reading.step, options.reading.rank
     read = [tree_of(path) for path in options.dumps]
     check_not_around(options.output, read)
-    trees = [path for path in options.dumps if _is_tree(path)]
+    alone = [path for path in options.dumps if has_no_runs(options.reading, path)]
+    if options.reading.reader and not alone:
+        opened(options.reading, *options.dumps)  # raises: the reader reads none of them
+    trees = [path for path in options.dumps if path not in alone and _is_tree(path)]
     if not trees and not step is rank is None:
         raise ConfigError(
             "--step and --rank select a run of a tree, but none of these dumps is a tree; omit these options"
@@ -70,7 +77,13 @@ def run(args: argparse.Namespace) -> int:
     dumps = [
         labelled
         for path in options.dumps
-        for labelled in ([(path.name, open_dump(path, step, rank))] if path in trees else _dumps(path))
+        for labelled in (
+            [(path.stem, opened(options.reading, path)[0])]
+            if path in alone
+            else [(path.name, open_dump(path, step, rank))]
+            if path in trees
+            else _dumps(path)
+        )
     ]
     check_outputs([options.output], [dump.path for _, dump in dumps])
     for label, dump in dumps:
@@ -96,23 +109,29 @@ def _is_tree(path: Path) -> bool:
 
 def _dumps(path: Path) -> list[tuple[str, Dump]]:
     """Return the dump at a path, or the dumps directly in a folder, each with its file name."""
+    from sgsdump.dumps.dump import FOLDER
     from sgsdump.dumps.graph_file import ENDING
     from sgsdump.dumps.io import open_dump
     from sgsdump.errors import FormatError
 
     if not path.is_dir():
         return [(path.stem, open_dump(path))]
+    files = [file for file in path.iterdir() if file.is_file() and not file.name.endswith(ENDING)]
+    whole: FormatError | None = None
     try:
-        return [(path.name, open_dump(path))]
+        dump = open_dump(path)
+        # Archives of several tensors in a folder are dumps of their own.
+        if dump.format != FOLDER or not all(file.suffix in _ARCHIVES for file in files):
+            return [(path.name, dump)]
     except FormatError as error:
-        dumps = (file for file in path.iterdir() if file.is_file() and not file.name.endswith(ENDING))
-        files = sorted(dumps, key=lambda file: _counting(file.name))
         if not files:
             raise
         whole = error
     try:
-        return [(file.stem, open_dump(file)) for file in files]
+        return [(file.stem, open_dump(file)) for file in sorted(files, key=lambda file: _counting(file.name))]
     except FormatError as error:
+        if whole is None:
+            raise
         raise FormatError(f"{whole}; the folder cannot be read as a folder of dumps either: {error}") from None
 
 

@@ -19,8 +19,6 @@ from sgsdump.models.network import Network
 if TYPE_CHECKING:
     import numpy as np
 
-    from sgsdump.dumps.dump import Dump
-    from sgsdump.dumps.raw_files import RawFacts
     from sgsdump.models.model import Part
     from sgsdump.tensors.stages import Stage
 
@@ -83,6 +81,8 @@ class Reading:
     step, rank            run in a tree
     ranges, parse_net     side files that unpad and dequantise integers
     raw_dtype, raw_shape  types and shapes of raw files, each by name pattern; or a model that has the shapes
+    reader                readers of the user: (path pattern, FILE.py[:FUNCTION]); pattern "" for unknown formats
+    files                 patterns of the files to read in a folder
     """
 
     step: int | None = None
@@ -91,6 +91,8 @@ class Reading:
     parse_net: Path | None = None
     raw_dtype: Sequence[tuple[str, np.dtype]] = ()
     raw_shape: Sequence[tuple[str, tuple[int, ...]] | Path] = ()
+    reader: Sequence[tuple[str, str]] = ()
+    files: Sequence[str] = ()
 
 
 def add_model(
@@ -442,56 +444,36 @@ def stages_of(model: Path | None, required: bool = True) -> tuple[Stage, ...]:
     return ()
 
 
-def described(reading: Reading, *paths: Path) -> list[Dump]:
-    """Return the dumps at paths, unpadded and dequantised by the side files."""
-    from sgsdump.dumps.formats.sigmastar.side_files import with_side_files
-    from sgsdump.models.model import net_of, ranges_of
-
-    ranges = ranges_of(reading.ranges) if reading.ranges else None
-    dumps = opened(reading, *paths)
-    net = net_of(reading.parse_net) if reading.parse_net else None
-    return [with_side_files(dump, ranges, net) for dump in dumps]
-
-
-def opened(reading: Reading, *paths: Path) -> list[Dump]:
-    """Return the dumps at paths; ``step`` and ``rank`` select runs of trees. Raises ConfigError if none is a tree."""
-    from sgsdump.dumps.io import open_dump
-    from sgsdump.dumps.raw_files import open_raw
-    from sgsdump.dumps.trees import list_runs
-
-    step, rank = reading.step, reading.rank
-    raw = {path for path in paths if reads_raw(reading, path)}
-    facts = _raw_facts(reading) if raw else None
-    is_tree = {path: bool(list_runs(path)) for path in paths if path not in raw and (step, rank) != (None, None)}
-    choosing = [path for path in is_tree if is_tree[path] or not (raw or any(is_tree.values()))]
-    return [
-        open_raw(path, facts, step)
-        if facts is not None and path in raw
-        else (open_dump(path, step, rank) if path in choosing else open_dump(path))
-        for path in paths
-    ]
+def add_readers(parser: argparse._ActionsContainer) -> None:
+    """Add ``--reader`` (formats that sgsdump does not know) and ``--files`` (selection of files in a folder)."""
+    parser.add_argument(
+        "--reader",
+        type=_reader,
+        action="append",
+        default=[],
+        metavar="[PATTERN=]FILE.py[:FUNCTION]",
+        help=(
+            "Python file with your own reader, a function read(path) that yields (name, array); it reads dumps of "
+            "unknown formats or, with PATTERN, matching paths; may be repeated"
+        ),
+    )
+    parser.add_argument(
+        "--files",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="for folders, read only the files whose path or name matches this pattern; may be repeated",
+    )
 
 
-def reads_raw(reading: Reading, path: Path) -> bool:
-    """Return whether a path is read as raw values of the given type."""
-    from sgsdump.dumps.raw_files import is_raw
+def _reader(text: str) -> tuple[str, str]:
+    """Return the pattern ("" for unknown formats) and ``FILE.py[:FUNCTION]``."""
+    from sgsdump.dumps.own_reader import split_text
 
-    return bool(reading.raw_dtype) and is_raw(path)
-
-
-def _raw_facts(reading: Reading) -> RawFacts:
-    """Return types and shapes of raw files. Raises ConfigError and ModelError if a model cannot be read."""
-    from sgsdump.dumps.raw_files import RawFacts
-    from sgsdump.models.graph import Graph
-    from sgsdump.models.model import open_model
-
-    shapes = [shape for shape in reading.raw_shape if not isinstance(shape, Path)]
-    model: dict[str, tuple[int, ...]] = {}
-    for path in reading.raw_shape:
-        if isinstance(path, Path):
-            of_model = Graph(open_model(path).proto).shapes
-            model |= {name: tuple(filter(None, sizes)) for name, sizes in of_model.items() if None not in sizes}
-    return RawFacts(reading.raw_dtype, shapes, model)
+    pattern, sign, reader = text.rpartition("=")
+    if not sign or split_text(text, "")[0].is_file():
+        return "", text
+    return pattern, reader
 
 
 def add_raw(parser: argparse._ActionsContainer, shapes: bool = True) -> None:

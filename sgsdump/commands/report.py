@@ -34,15 +34,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sgsdump.commands.opening import has_no_runs, opened
 from sgsdump.commands.options import (
     Reading,
     add_output,
     add_page_budget,
     add_ranges,
+    add_readers,
     add_run,
     add_runs,
     add_stages,
-    opened,
     record,
     stages_of,
 )
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from sgsdump.reports.server.contents import Contents, Page
 
 
-RARE = ("--rank", "--stages", "--page-budget")
+RARE = ("--rank", "--files", "--stages", "--page-budget")
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_ranges(dumps, "calibration ranges to show, such as log/tensor_min_max.txt of calibrate")
     add_runs(dumps)
     add_run(dumps)
+    add_readers(dumps)
     add_stages(dumps)
     diagnoses = parser.add_argument_group("two diagnoses")
     diagnoses.add_argument(
@@ -113,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.reports.report import Context, report_of
     from sgsdump.sidecars.tensor_min_max import read_ranges
 
-    options = record(Options, args, reading=Reading(args.step, args.rank))
+    options = record(Options, args, reading=Reading(args.step, args.rank, reader=args.reader, files=args.files))
     if options.serve is not None:
         return _served(options, options.serve, typed(args))
     if options.before is not None:
@@ -156,10 +158,10 @@ def _served(options: Options, port: int, facts: Sequence[tuple[str, str]]) -> in
         sample, benchmark = opened(options.reading, options.sample, options.benchmark)
         ranges = read_ranges(options.ranges) if options.ranges else {}
         contents = of_dumps(sample, benchmark, stages_of(options.stages), ranges, _title(options), facts)
-    elif (page := page_in(options.sample)) is not None:
+    elif not has_no_runs(options.reading, options.sample) and (page := page_in(options.sample)) is not None:
         contents = of_folder(page)
     else:
-        contents = of_dump(opened(options.reading, options.sample, options.sample)[0], options.sample.name)
+        contents = of_dump(opened(options.reading, options.sample)[0], options.sample.name)
     server = PageServer(contents, port)
     print_lines([f"Serving {server.url} (Ctrl-C to stop)"])
     server.run()
@@ -190,6 +192,7 @@ def _report_of_two(options: Options, before: Path, facts: Sequence[tuple[str, st
     asked: dict[str, object] = {"a second dump": options.benchmark, "--ranges": options.ranges}
     asked |= {"--stages": options.stages}
     asked |= {"--runs": options.runs, "--step": options.reading.step, "--rank": options.reading.rank}
+    asked |= {"--reader": options.reading.reader or None, "--files": options.reading.files or None}
     for name, value in asked.items():
         if value not in (None, False):
             raise ConfigError(f"{name} applies to dumps, but --before compares two diagnoses; omit one of the two")

@@ -34,7 +34,8 @@ def absolute(path: Optional) -> Optional:
 def shared(reading: Reading) -> Reading:
     """Return the options with absolute paths."""
     paths = {"ranges": absolute(reading.ranges), "parse_net": absolute(reading.parse_net)}
-    return replace(reading, **paths)  # type: ignore[arg-type]
+    readers = tuple((pattern, str(absolute(Path(reader)))) for pattern, reader in reading.reader)
+    return replace(reading, reader=readers, **paths)  # type: ignore[arg-type]
 
 
 def in_tasks(items: Iterable[Item], sizes: Iterable[int], most_values: int, most_items: int) -> Iterator[list[Item]]:

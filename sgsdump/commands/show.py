@@ -65,6 +65,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sgsdump.commands.opening import has_no_runs, opened
 from sgsdump.commands.options import (
     Modes,
     Reading,
@@ -72,10 +73,9 @@ from sgsdump.commands.options import (
     add_json,
     add_output,
     add_raw,
+    add_readers,
     add_run,
     add_select,
-    opened,
-    reads_raw,
     record,
 )
 from sgsdump.commands.terminal import TERMINAL, print_lines
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from sgsdump.models.fixed_facts import FixedFacts
     from sgsdump.models.listing import ModelListing
 
-RARE = ("--rank", "--raw-dtype", "--raw-shape", "--operations")
+RARE = ("--rank", "--raw-dtype", "--raw-shape", "--files", "--operations")
 OPERATORS, PLAN, TENSORS, VALUES, WORST = "operators", "plan", "tensors", "values", "worst values"
 FILE = "model file"
 # Properties that `show A.sim --against B.sim` compares.
@@ -101,7 +101,7 @@ MODES = Modes(
         "dump": (OPERATORS, PLAN, FILE, TENSORS, VALUES, WORST),
         "operators": (OPERATORS,),
         "select": (OPERATORS, PLAN, FILE, TENSORS),
-        **dict.fromkeys(["step", "rank", "raw_dtype", "raw_shape"], (TENSORS, VALUES, WORST)),
+        **dict.fromkeys(["step", "rank", "raw_dtype", "raw_shape", "reader", "files"], (TENSORS, VALUES, WORST)),
         "json": (OPERATORS, PLAN, FILE, TENSORS, VALUES, WORST),
         "csv": (PLAN, FILE, TENSORS, VALUES, WORST),
         "name": (VALUES, WORST),
@@ -149,6 +149,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_argument_group("input dump")
     add_run(source)
     add_raw(source)
+    add_readers(source)
     listing = parser.add_argument_group("list")
     add_select(listing)
     listing.add_argument("--operators", action="store_true", help="list the operators of a model")
@@ -219,8 +220,8 @@ def _show_dump(options: Options, given: tuple[str, ...]) -> int:
         return _show_values(opened(options.reading, options.dump)[0], options, options.name)
     MODES.check(TENSORS, given)
     notes: list[str] = []
-    is_raw = reads_raw(options.reading, options.dump)
-    runs = [] if is_raw else list_runs(options.dump, step, rank, notes)
+    is_single = has_no_runs(options.reading, options.dump)
+    runs = [] if is_single else list_runs(options.dump, step, rank, notes)
     if len(runs) > 1 and not (options.csv or options.json or options.select):
         return _show_runs(runs, notes, options)
     return _show_tensors(opened(options.reading, options.dump)[0], options)

@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sgsdump.commands.options import Reading, add_run, add_to, opened, record
+from sgsdump.commands.opening import opened
+from sgsdump.commands.options import Reading, add_readers, add_run, add_to, record
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write the tensors whose names match (* ? [ab]) to one file; may be repeated",
     )
     add_run(parser)
+    add_readers(parser)
     add_to(parser, "format of the parts (default: the format of the dump if one file can hold this format, else npz)")
 
 
@@ -55,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     from sgsdump.files.atomic_write import check_not_around, replacing_folder
     from sgsdump.progress import each
 
-    options = record(Options, args, reading=Reading(args.step, args.rank))
+    options = record(Options, args, reading=Reading(args.step, args.rank, reader=args.reader, files=args.files))
     check_not_around(options.output, [tree_of(options.dump)])
     (dump,) = opened(options.reading, options.dump)
     print_lines(dump.notes, "note: ")

@@ -40,6 +40,7 @@ WAYS: dict[str, Way] = {
     "name maps and rules": (Sides.have_maps, f"{_OF}map:propose"),
     "equal values": (Sides.are_paired_by_value, f"{_OF}value:propose"),
     "quantised values": (Sides.names_differ, f"{_OF}quantisation:propose"),
+    "fused names": (Sides.have_fused_names, f"{_OF}fusion:propose"),
     "place in the network": (Sides.have_operators, f"{_OF}network:propose"),
     **BY_NAME,
 }

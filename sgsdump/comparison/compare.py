@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
 
@@ -28,10 +28,14 @@ from sgsdump.comparison.pair_result import Measures
 from sgsdump.dumps.collector import collector_paused
 from sgsdump.dumps.dump import Dump
 from sgsdump.dumps.io import open_dump
+from sgsdump.dumps.trees import is_known
 from sgsdump.errors import ConfigError
 from sgsdump.files.process import cores
 from sgsdump.progress import SILENT, Progress
 from sgsdump.tensors.stages import Stage
+
+if TYPE_CHECKING:
+    from sgsdump.dumps.own_reader import ReaderFunction
 
 
 def compare(
@@ -48,6 +52,7 @@ def compare(
     compatible: str | None = None,
     details: bool = False,
     threads: int | None = None,
+    reader: str | Path | ReaderFunction | None = None,
     measured_by: MeasuredBy | None = None,
     progress: Progress = SILENT,
 ) -> Comparison:
@@ -86,6 +91,8 @@ def compare(
         all values a second time.
     threads : int, optional
         Number of tensors that are compared in parallel; by default one per core.
+    reader : str, Path or callable, optional
+        Reader of your own for the paths that sgsdump does not know; see ``open_dump``.
     measured_by : MeasuredBy, optional
         Function that compares the pairs elsewhere, for example on other machines. By default threads of this process
         compare the pairs.
@@ -125,7 +132,7 @@ def compare(
     >>> [row.name for row in comparison], len(comparison), comparison.passes()
     (['conv1'], 1, False)
     """
-    sample, benchmark = _opened(sample), _opened(benchmark)
+    sample, benchmark = _opened(sample, reader), _opened(benchmark, reader)
     _check_name_map(name_map)
     own_inputs = [has_own_inputs(dump) for dump in (sample, benchmark)]
     inputs = inputs or any(own_inputs)
@@ -157,11 +164,11 @@ def _threads(count: int, collecting: bool) -> Iterator[Mapper]:
         yield pool.map
 
 
-def _opened(dump: Dump | str | Path) -> Dump:
+def _opened(dump: Dump | str | Path, reader: str | Path | ReaderFunction | None) -> Dump:
     if isinstance(dump, Dump):
         return dump
     if isinstance(dump, (str, Path)):
-        return open_dump(dump)
+        return open_dump(dump, reader=None if reader is None or is_known(Path(dump)) else reader)
     raise ConfigError(f"compare takes Dump objects or paths, not {type(dump).__name__}")
 
 

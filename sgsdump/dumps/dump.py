@@ -18,8 +18,9 @@ from sgsdump.tensors.dtypes import name_of
 from sgsdump.tensors.tensor import Tensor
 
 Value = tuple[str, int]
-# ``Dump.format`` of raw files (``raw_files.py``). The name is not in ``FORMATS``.
-RAW = "raw"
+# ``Dump.format`` of raw files (``raw_files.py``), of a user's reader (``own_reader.py``) and of folders with one tensor
+# per file. Only "folder" is also a name in ``FORMATS``.
+RAW, READER, FOLDER = "raw", "reader", "folder"
 Result = TypeVar("Result")
 
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -20,8 +20,18 @@ from sgsdump.dumps.trees import located
 from sgsdump.errors import ConfigError, FormatError, LossWarning, SgsdumpError, ValuesError, one_line
 from sgsdump.tensors.tensor import Tensor
 
+if TYPE_CHECKING:
+    from sgsdump.dumps.own_reader import ReaderFunction, WriterFunction
 
-def open_dump(path: str | Path, step: int | None = None, rank: int | None = None) -> Dump:
+
+def open_dump(
+    path: str | Path,
+    step: int | None = None,
+    rank: int | None = None,
+    *,
+    reader: str | Path | ReaderFunction | None = None,
+    files: Sequence[str] = (),
+) -> Dump:
     """Open a dump of any known format. Headers are read immediately; tensor values are read on request.
 
     Parameters
@@ -33,6 +43,12 @@ def open_dump(path: str | Path, step: int | None = None, rank: int | None = None
         Step (iteration, token) of the run to open.
     rank : int, optional
         Rank of the run to open.
+    reader : str, Path or callable, optional
+        Your own reader, for a format that sgsdump does not know: ``FILE.py``, ``FILE.py:function``, or a function
+        ``(path) -> iterable of (name, array or callable[, attributes])``.
+    files : sequence of str
+        Patterns (``*``, ``?``, ``[ab]``) for a folder with one tensor per file. Only the files whose path or name
+        matches a pattern are read.
 
     Returns
     -------
@@ -45,7 +61,9 @@ def open_dump(path: str | Path, step: int | None = None, rank: int | None = None
     FormatError
         If the file is missing, empty or damaged, or if its format is unknown.
     ConfigError
-        If no run, or more than one run, matches the selection.
+        If no run, or more than one run, matches the selection, or if two files of a folder have the same tensor.
+    InputError
+        If the reader fails, or if it does not yield tensors.
     MissingExtra
         If the format needs a library that is not installed (safetensors).
 
@@ -53,10 +71,34 @@ def open_dump(path: str | Path, step: int | None = None, rank: int | None = None
     -----
     The format is recognised by the content, not by the file extension.
     """
-    format, folder = located(Path(path), Choice(step, rank))
+    path = Path(path)
+    if reader is not None or (files and path.is_dir()):
+        return _opened_otherwise(path, (step, rank), reader, files)
+    format, folder = located(path, Choice(step, rank))
     with collector_paused():
         dump = _read(format, folder)
     return with_graph(dump)
+
+
+def _opened_otherwise(
+    path: Path, run: tuple[int | None, int | None], reader: str | Path | ReaderFunction | None, files: Sequence[str]
+) -> Dump:
+    """Return the dump that the user's reader returns for a path, or the dump of selected files in a folder."""
+    if run != (None, None):
+        raise ConfigError(
+            "step and rank select a run of a tree, but a reader and selected files have no runs. Omit step and rank"
+        )
+    if reader is None:
+        from sgsdump.dumps.formats.arrays.folder import read_files
+
+        return read_files(path, files)
+    if files:
+        raise ConfigError("files cannot be combined with reader, because the reader selects its files. Omit files")
+    if not path.exists():
+        raise FormatError(f"no such file: {path}")
+    from sgsdump.dumps.own_reader import load_function, read_with
+
+    return read_with(load_function(str(reader) if isinstance(reader, Path) else reader, "reader"), path)
 
 
 def _read(format: Any, path: Path) -> Dump:
@@ -77,6 +119,8 @@ def save_dump(
     path: str | Path,
     format: str | None = None,
     on_loss: Literal["warn", "raise", "ignore"] = "warn",
+    *,
+    writer: str | Path | WriterFunction | None = None,
 ) -> None:
     """Write a dump atomically: either the complete file or folder, or nothing.
 
@@ -94,6 +138,9 @@ def save_dump(
     on_loss : {"warn", "raise", "ignore"}
         Action if the format cannot hold all metadata or values. ``"warn"`` writes the dump and issues a LossWarning.
         ``"raise"`` writes nothing and raises ValuesError. ``"ignore"`` writes the dump without a warning.
+    writer : str, Path or callable, optional
+        Writer of your own: ``FILE.py``, ``FILE.py:function``, or a function ``(path, tensors)``, where ``tensors``
+        yields (name, array, attributes). Replaces ``format`` and ``on_loss``.
 
     Raises
     ------
@@ -129,21 +176,28 @@ def save_dump(
     if on_loss not in ("warn", "raise", "ignore"):
         raise ConfigError(f"unknown on_loss {on_loss!r}; choose one of: warn, raise, ignore")
     path = Path(path)
+    if writer is not None:
+        if format is not None:
+            raise ConfigError("a writer of your own writes its own format. Omit format or writer")
+        from sgsdump.dumps.own_reader import load_function, write_with
+
+        write_with(load_function(str(writer) if isinstance(writer, Path) else writer, "writer"), _records(dump), path)
+        return
     target = _target(dump, path, format)
-    writer = FORMATS[target.format].write
-    if writer is None:
+    write = FORMATS[target.format].write
+    if write is None:
         raise ConfigError(f"format {target.format} can be read but not written")
     if on_loss == "ignore" or _is_kept(dump, target):
-        writer(_records(dump), path, target.variant)
+        write(_records(dump), path, target.variant)
         return
     facts: list[Record] = []
     records = _records(dump)
     if isinstance(records, Sequence):
         facts.extend(records)
         _refuse(facts, target, on_loss)
-        writer(records, path, target.variant)
+        write(records, path, target.variant)
     else:
-        writer(_watched(records, facts, target, on_loss), path, target.variant)
+        write(_watched(records, facts, target, on_loss), path, target.variant)
     lost = losses(facts, *target)
     if lost:
         warnings.warn(one_line(f"{target.format} cannot hold everything: {'; '.join(lost)}"), LossWarning, stacklevel=2)

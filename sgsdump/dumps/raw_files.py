@@ -14,7 +14,9 @@ These tools write NHWC for models in NCHW; the comparison detects this. They als
 letter or digit by ``_``; the comparison pairs such names too.
 
 The user gives shapes by name pattern or by a model. A model's tensor matches a file of the same name, also after this
-replacement; the tensor then gets the name and the shape from the model.
+replacement; the tensor then gets the name and the shape from the model. If the user
+gives no shape, the shape comes from the file name or from a list beside the file (``formats/shared/raw_facts.py``,
+``shape_lists.py``). If the name or list also has a type, this type replaces the user's default type.
 
 Source: the documentation of qnn-net-run (--output_dir, --use_native_output_files) and snpe-net-run (--output_dir).
 """
@@ -22,7 +24,6 @@ Source: the documentation of qnn-net-run (--output_dir, --use_native_output_file
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -31,8 +32,11 @@ from pathlib import Path
 
 import numpy as np
 
-from sgsdump.dumps.dump import RAW, Dump, Record
-from sgsdump.dumps.trees import format_of
+from sgsdump.dumps.dump import FOLDER, RAW, Dump, Record
+from sgsdump.dumps.formats.arrays.folder import FILE, RESULT, matches, tensors_beside
+from sgsdump.dumps.formats.shared.raw_facts import Facts, fitting, named
+from sgsdump.dumps.formats.shared.shape_lists import ShapeLists, read_lists
+from sgsdump.dumps.trees import known_format
 from sgsdump.errors import ConfigError, FormatError
 from sgsdump.files.folder import files_below, has_file, in_order
 from sgsdump.files.mapped import Source, source_of, view
@@ -41,7 +45,6 @@ from sgsdump.tensors.dtypes import bits, name_of
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 ENDING, BIN = ".raw", ".bin"
-_RESULT = re.compile(r"Result_(\d{1,9})", re.ASCII)
 _READ_BYTES = 1 << 20
 
 
@@ -64,28 +67,33 @@ def is_raw(path: Path) -> bool:
     if path.is_dir():
         if has_file(path, ENDING):
             return True
-        return has_file(path, BIN) and not _is_known(path)
-    return path.is_file() and (path.suffix == ENDING or not _is_known(path))
+        return has_file(path, BIN) and known_format(path) in ("", FOLDER)
+    return path.is_file() and (path.suffix == ENDING or known_format(path) in ("", FILE.name))
 
 
-def open_raw(path: Path, facts: RawFacts, step: int | None = None) -> Dump:
-    """Return the dump of a raw file or of the raw files in a folder; ``step`` N selects the folder ``Result_N``.
+def open_raw(path: Path, facts: RawFacts, step: int | None = None, patterns: Sequence[str] = ()) -> Dump:
+    """Return the dump of a raw file or of a folder with raw files; ``step`` N selects the folder ``Result_N``.
+
+    patterns  only the files of a folder whose path or name matches a pattern are read.
 
     Raises ConfigError if several results exist and none is selected, for an element type smaller than a byte, and for a
     pattern without a match. Raises FormatError if a file's size does not fit its element type or shape.
     """
     notes: list[str] = []
+    lists, beside = ShapeLists({}), list[Tensor]()
     if path.is_dir():
         folder = _result(path, step)
         names = files_below(folder, ENDING, notes) or files_below(folder, BIN, notes)
+        names = [name for name in names if not patterns or any(matches(name, pattern) for pattern in patterns)]
         files = {name.rpartition(".")[0]: folder / name for name in sorted(names, key=in_order)}
+        lists, beside = read_lists(folder), list(tensors_beside(folder, patterns, notes))
     else:
         files = {path.stem: path}
     if not files:
         raise FormatError(f"{path} holds no {ENDING} or {BIN} file")
     _check_patterns([pattern for pattern, _ in (*facts.dtypes, *facts.shapes)], list(files))
     by_word = {word(name): name for name in facts.model}
-    tensors = [_tensor(file, name, facts, by_word, notes) for name, file in files.items()]
+    tensors = [_tensor(file, name, facts, lists, by_word, notes) for name, file in files.items()] + beside
     ordered = [tensor.info.name for tensor in tensors if _is_ordered(facts.model.get(tensor.info.name, ()))]
     if ordered:
         notes.append(
@@ -95,8 +103,15 @@ def open_raw(path: Path, facts: RawFacts, step: int | None = None) -> Dump:
     return Dump([Record("out", 0, index, "", tensor) for index, tensor in enumerate(tensors)], RAW, None, path, notes)
 
 
-def _tensor(file: Path, name: str, facts: RawFacts, by_word: Mapping[str, str], notes: list[str]) -> Tensor:
-    dtype = next((dtype for pattern, dtype in reversed(facts.dtypes) if fnmatchcase(name, pattern)), None)
+def _tensor(
+    file: Path, name: str, facts: RawFacts, lists: ShapeLists, by_word: Mapping[str, str], notes: list[str]
+) -> Tensor:
+    pattern, dtype = next(
+        ((each, dtype) for each, dtype in reversed(facts.dtypes) if fnmatchcase(name, each)), ("", None)
+    )
+    told = _told(file, name, lists)
+    if pattern == "*" and told is not None and told.dtype is not None:
+        dtype = told.dtype
     if dtype is None:
         raise ConfigError(f"no element type given for raw file {name!r}. Add a default: --raw-dtype float32")
     if bits(dtype) != 8 * dtype.itemsize:
@@ -116,7 +131,21 @@ def _tensor(file: Path, name: str, facts: RawFacts, by_word: Mapping[str, str], 
             notes.append(f"{name!r} has {count} values, which do not fit the model's shape {list(facts.model[meant])}")
         elif shape is None:
             shape = facts.model[meant]
+    elif shape is None and told is not None and math.prod(told.shape or ()) == count:
+        info, shape = replace(info, name=told.name), told.shape
     return Tensor(replace(info, shape=shape), partial(_load, source_of(file), dtype, shape, count))
+
+
+def _told(file: Path, name: str, lists: ShapeLists) -> Facts | None:
+    """Return name, shape and type from the file name or a list. The type is None if it does not fit the file size."""
+    size = file.stat().st_size
+    if facts := fitting(name, size):
+        return facts
+    facts = lists.of(f"{name}{file.suffix}", size) or next(named(name), None)
+    if facts is None or facts.shape is None:
+        return None
+    by_name = next((each.name for each in named(name) if each.shape == facts.shape), name)
+    return Facts(by_name, facts.shape, facts.dtype if facts.fits(size) else None)
 
 
 def _load(source: Source, dtype: np.dtype, shape: tuple[int, ...] | None, count: int) -> np.ndarray:
@@ -131,7 +160,7 @@ def _is_ordered(shape: tuple[int, ...]) -> bool:
 
 
 def _result(path: Path, step: int | None) -> Path:
-    results = {int(match[1]): below for below in path.iterdir() if (match := _RESULT.fullmatch(below.name))}
+    results = {int(match[1]): below for below in path.iterdir() if (match := RESULT.fullmatch(below.name))}
     if not results:
         return path
     if step is None and len(results) > 1:
@@ -148,11 +177,3 @@ def _check_patterns(patterns: Sequence[str], names: Sequence[str]) -> None:
     for pattern in patterns:
         if pattern != "*" and not any(fnmatchcase(name, pattern) for name in names):
             raise ConfigError(f"no raw file matches {pattern!r}; found: {', '.join(names[:5])}")
-
-
-def _is_known(path: Path) -> bool:
-    try:
-        format_of(path)
-    except FormatError:
-        return False
-    return True

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from sgsdump.dumps.format import HEAD_BYTES
-from sgsdump.dumps.formats import FORMATS
+from sgsdump.dumps.formats import FORMATS, OF_FILES, OWNERS
 from sgsdump.dumps.runs import Choice, Run, chosen, how_to_choose, joined, one_of, split_choice
 from sgsdump.errors import ConfigError, FormatError, SgsdumpError
 from sgsdump.files.bounded_read import open_file, reading
-from sgsdump.plugins import SWITCH, are_left_out, leave_out
+from sgsdump.plugins import leave_out
 
 TOPOLOGY = "model/*/*.json"
+ANY_FILES = ("folder", "tensor_file")
 _HOOKED = "msit_dump_*/control.json"
-_MODELS = (".tflite", ".onnx", ".xml", ".prototxt", ".caffemodel")
 
 
 def located(path: Path, choice: Choice) -> tuple[Any, Path]:
@@ -28,7 +27,7 @@ def located(path: Path, choice: Choice) -> tuple[Any, Path]:
     if choice and not runs:
         raise ConfigError(f"{tree} is a single dump, not a tree of runs; {choice} cannot be selected in it")
     if not choice and len(runs) < 2:
-        return next((member for member in FORMATS.own.values() if member.owns(tree)), format), tree
+        return next((FORMATS[name] for name in OWNERS if FORMATS[name].owns(tree)), format), tree
     return format, tree / one_of(tree, chosen(tree, runs, choice), choice).place
 
 
@@ -95,13 +94,13 @@ def _runs(tree: Path, format: Any, notes: list[str]) -> Sequence[Run]:
 
 def format_of(path: Path) -> Any:
     """Return the format that recognises the path. Raises FormatError if no format recognises the path."""
-    head = _head(path)
-    for format in FORMATS.own.values():
-        if format.recognises(path, head):
-            return format
-    for name, format in FORMATS.items():
-        if name not in FORMATS.own and _recognised(name, format, path, head):
-            return format
+    head, own, is_folder = _head(path), FORMATS.own, path.is_dir()
+    for name in own:
+        if not (is_folder and name in OF_FILES) and own[name].recognises(path, head):
+            return own[name]
+    for name in FORMATS:
+        if name not in own and _recognised(name, FORMATS[name], path, head):
+            return FORMATS[name]
     if not head and path.is_file():
         raise FormatError(f"{path} is empty. Check that the run finished and that dumpTensor is on")
     if any(path.glob(TOPOLOGY)):
@@ -112,27 +111,25 @@ def format_of(path: Path) -> Any:
     several = sorted(path.glob(_HOOKED)) if path.is_dir() else []
     if several:
         raise FormatError(f"{path} holds {len(several)} dumps. Name one dump; the latest is {several[-1].parent}")
-    if path.is_dir():
-        marks = [format.looks_for for format in FORMATS.values() if format.looks_for]
-        raise FormatError(f"{path} is a folder, but not a dump: the folder contains none of these: {', '.join(marks)}")
-    if path.suffix.lower() in _MODELS or head[4:8] == b"TFL3":
-        typed, made = shlex.quote(str(path)), shlex.quote(str(Path(path.name).with_suffix(".bin")))
-        if path.suffix == ".sim":
-            raise FormatError(
-                f"{path} is a model, not a dump; dump it first: sgsdump simulate -m {typed} -t Float|Fixed -i INPUT "
-                f"(see sgsdump simulate --help)"
-            )
-        raise FormatError(
-            f"{path} is a model, not a dump; dump it first: sgsdump dump -m {typed} -i INPUT -o {made} (see sgsdump "
-            f"dump --help)"
-        )
-    if path.suffix == ".raw":
-        raise FormatError(f"{path} is a raw file without a header. Give its element type: --raw-dtype float32")
-    bare = (
-        "; for a raw file without a header, give its element type: --raw-dtype float32" if path.suffix == ".bin" else ""
-    )
-    left_out = f"; plug-ins are disabled ({SWITCH})" if are_left_out() else ""
-    raise FormatError(f"{path} is not a dump of a known format (known: {', '.join(FORMATS)}){bare}{left_out}")
+    from sgsdump.dumps.refusal import refusal
+
+    raise refusal(path, head)
+
+
+def known_format(path: Path) -> str:
+    """Return the name of the format that recognises a path; "" if no format does. The path may select a run."""
+    try:
+        return str(format_of(tree_of(path)).name)
+    except SgsdumpError:
+        return ""
+
+
+def is_known(path: Path) -> bool:
+    """Return whether a specific format recognises a path. A user's reader reads all other paths.
+
+    The formats for folders with one tensor per file, and for files with type and shape in the name, are not specific.
+    """
+    return known_format(path) not in ("", *ANY_FILES)
 
 
 def _recognised(name: str, format: Any, path: Path, head: bytes) -> bool:

@@ -115,7 +115,9 @@ def test_bad_files_are_one_line(dumps, tmp_path, capsys):
     for bad in ("text", "empty", "absent", ""):
         assert main(["compare", str(tmp_path / bad), dumps["same"]]) == 2
         captured = capsys.readouterr()
-        assert captured.err.startswith("sgsdump: error: ") and captured.err.count("\n") == 1 and not captured.out
+        error, *hints = captured.err.splitlines()
+        assert error.startswith("sgsdump: error: ") and not captured.out
+        assert all(hint.startswith("  ") for hint in hints) and bool(hints) == (bad in ("text", ""))
 
 
 def test_integers_need_their_ranges(tmp_path, capsys):

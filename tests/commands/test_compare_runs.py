@@ -91,5 +91,6 @@ def test_trouble_is_one_line(folders, capsys):
     ):
         assert main(["compare", *words.split(), "--runs"]) == 2
         captured = capsys.readouterr()
-        assert said in captured.err and captured.err.count("\n") == 1, captured.err
+        error, *hints = captured.err.splitlines()
+        assert said in error and all(hint.startswith("  ") for hint in hints), captured.err
         assert not captured.out

@@ -106,7 +106,7 @@ def test_help_shows_the_common_options_and_help_all_every_one(capsys):
         texts.append(capsys.readouterr().out)
     first, whole = texts
     assert "--scheduler" in whole and "--scheduler" not in first and "\nexit status:\n" in whole
-    assert first.endswith("sgsdump compare --help-all shows 14 more options and notes.\n")
+    assert first.endswith("sgsdump compare --help-all shows 15 more options and notes.\n")
     assert all(line in whole for line in first.splitlines()[:-1])
 
 

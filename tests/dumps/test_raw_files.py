@@ -129,6 +129,6 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     assert main(["compare", "out/Result_0/_net_relu_0.raw", "other_name.npy", *raw, "--max-mse", "0"]) == 0
     capsys.readouterr()
     assert main(["show", "out/Result_0/_net_relu_0.raw"]) == 2
-    assert "Give its element type: --raw-dtype float32" in capsys.readouterr().err
+    assert "Give the type: --raw-dtype float32" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["show", "out", "--raw-dtype", "flat32"])

@@ -109,7 +109,7 @@ from sgsdump.files.escaping import for_terminal
 
 __all__ = ["MODES", "MOVED", "RARE", "add_arguments", "run"]
 RARE = (
-    *("--rank", "--raw-dtype", "--inputs", "--scheduler", "--stages", "--name-rule", "--write-name-map"),
+    *("--rank", "--raw-dtype", "--files", "--inputs", "--scheduler", "--stages", "--name-rule", "--write-name-map"),
     *("--max-mse", "--max-channel-rmse", "--format", "--suite", "--annotate"),
 )
 MOVED = {
@@ -130,7 +130,7 @@ def run(args: argparse.Namespace) -> int:
         options = options_of(args)
         MODES.check(RANGES, options.given)
         return compare_ranges_of(options)
-    if len(paths) > 1 and not args.raw_dtype and is_no_dump(paths[0]):
+    if len(paths) > 1 and not (args.raw_dtype or args.reader) and is_no_dump(paths[0]):
         from sgsdump.commands.compare.board import compare_board, is_board
 
         if is_board(paths):

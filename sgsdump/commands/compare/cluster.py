@@ -8,7 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from sgsdump.commands.options import Reading, described
+from sgsdump.commands.opening import described
+from sgsdump.commands.options import Reading
 from sgsdump.commands.shared_files import absolute, in_tasks, on_this_worker, record_at, shared, size_of
 
 if TYPE_CHECKING:

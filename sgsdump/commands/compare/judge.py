@@ -29,10 +29,11 @@ from time import monotonic
 
 from sgsdump.commands.compare.options import Output, add_listing, add_reading, add_tables
 from sgsdump.commands.compare.output import check_files, damage_text, print_golden, write_tables
-from sgsdump.commands.options import Reading, add_allow_missing, add_th1, described, record
+from sgsdump.commands.opening import described
+from sgsdump.commands.options import Reading, add_allow_missing, add_th1, record
 from sgsdump.commands.terminal import TERMINAL, print_error
 
-RARE = ("--rank", "--raw-dtype", "--inputs", "--format", "--suite", "--annotate")
+RARE = ("--rank", "--raw-dtype", "--files", "--inputs", "--format", "--suite", "--annotate")
 INPUT_TAG, TH1 = 10.0, 1e-6
 # What compare writes and judge does not.
 _NO_OUTPUT = dict.fromkeys(("html", "plots", "write_name_map"))

@@ -22,6 +22,7 @@ from sgsdump.commands.options import (
     add_parse_net,
     add_ranges,
     add_raw,
+    add_readers,
     add_run,
     add_runs,
     add_scheduler,
@@ -59,7 +60,7 @@ MODES = Modes(
         **dict.fromkeys("match_by_value name_map name_rule".split(), (*_MEASURED, MODELS)),
         **dict.fromkeys("min_cos max_rmse max_mse exclude".split(), (*_MEASURED, MODELS)),
         "limit": (*_MEASURED, RANGES, MODELS),
-        "raw_dtype": (TWO, RUNS),
+        **dict.fromkeys(["raw_dtype", "reader", "files"], (TWO, RUNS)),
         "allow_missing": (*_MEASURED, RANGES, MODELS),
         "fail_on": _MEASURED,
         "suite": _MEASURED,
@@ -75,6 +76,7 @@ MODES = Modes(
         RANGES: "is for dumps, but these files hold calibration ranges; omit it",
         MODELS: "is for dumps, but these are models, whose weights are compared; omit it",
         "further": "is for raw buffers of a board followed by the fixed dump, but these are dumps",
+        **dict.fromkeys(["reader", "files"], "reads one dump on each side, but these are several; omit it"),
         "raw_dtype": "is for files without a header, but these dumps are of other formats; omit it",
     },
     spelled={"further": "a third path", "compatible": "a tool's metrics (--metrics TOOL)"},
@@ -262,6 +264,7 @@ def add_reading(dumps: argparse._ActionsContainer) -> None:
     """Add the options that select and decode dumps."""
     add_run(dumps)
     add_raw(dumps, shapes=False)
+    add_readers(dumps)
     dumps.add_argument("--inputs", action="store_true", help="also compare the inputs of the model")
     add_ranges(dumps, "calibration ranges (tensor_min_max.txt) with which integer dumps are dequantised")
     add_parse_net(dumps)

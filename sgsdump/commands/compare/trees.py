@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sgsdump.commands.compare.options import Options
 from sgsdump.commands.compare.output import write_files
-from sgsdump.commands.options import reads_raw
+from sgsdump.commands.opening import has_no_runs
 from sgsdump.commands.terminal import print_lines
 from sgsdump.errors import ConfigError, FormatError, ValuesError
 from sgsdump.files.escaping import for_terminal, shown
@@ -70,7 +70,7 @@ def pairs_of_trees(options: Options) -> RunPairs | None:
     from sgsdump.dumps.trees import list_runs
 
     reading, paths = options.reading, (options.sample, options.benchmark)
-    if any(reads_raw(reading, path) for path in paths):
+    if any(has_no_runs(reading, path) for path in paths):
         return None
     try:
         sides = [list_runs(path, reading.step, reading.rank) for path in paths]
@@ -157,7 +157,7 @@ def whole_round(options: Options) -> Run | None:
     paths = options.sample, options.benchmark
     reading = options.reading
     is_chosen = reading.step is not None or any(tree_of(path) != path for path in paths)
-    if is_chosen or _asks_for_list(options) or any(reads_raw(reading, path) for path in paths):
+    if is_chosen or _asks_for_list(options) or any(has_no_runs(reading, path) for path in paths):
         return None
     try:
         (sample,), (benchmark,) = (list_runs(path, None, reading.rank) for path in paths)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from sgsdump.commands.compare.options import ALWAYS, Options
 from sgsdump.commands.compare.output import check_files, damage_text, print_comparison, write_files
-from sgsdump.commands.options import described, stages_of
+from sgsdump.commands.opening import described
+from sgsdump.commands.options import stages_of
 from sgsdump.commands.terminal import TERMINAL, print_error
 from sgsdump.errors import ValuesError
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sgsdump.comparison.alignment import NAME_WAYS, Pair
 from sgsdump.comparison.naming.sides import Settled, Sides, listed_names, slot_of
-from sgsdump.dumps.dump import RAW, Dump, Record
+from sgsdump.dumps.dump import FOLDER, RAW, READER, Dump, Record
 from sgsdump.dumps.formats import FORMATS
 from sgsdump.files.bounded_read import is_file
 from sgsdump.files.names import normalised, word
@@ -64,8 +64,8 @@ def cut_name(sides: Sides, settled: Settled) -> Settled:
 
 
 def word_of_name(sides: Sides, settled: Settled) -> Settled:
-    """Pair tensors of a raw file, which is named after a tensor, by that name."""
-    if RAW not in (sides.sample.format, sides.benchmark.format):
+    """Pair tensors of raw files, folders and readers, whose names are those of files, by the letters of a name."""
+    if {RAW, FOLDER, READER}.isdisjoint((sides.sample.format, sides.benchmark.format)):
         return settled
     return _by_key(sides, settled, NORMALISED, lambda r: (r.io, slot_of(r), word(r.name)))
 

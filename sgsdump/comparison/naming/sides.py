@@ -136,6 +136,10 @@ class Sides:
         sample, benchmark = ({record.name for record in dump.records} for dump in (self.sample, self.benchmark))
         return sample != benchmark
 
+    def have_fused_names(self, settled: Settled) -> bool:
+        """Return whether a tensor is named after several operators, ``/conv1/Conv + /relu1/Relu``."""
+        return any(" + " in record.name for dump in (self.sample, self.benchmark) for record in dump.records)
+
     def have_operators(self, _: Settled) -> bool:
         return any(self.operators)
 

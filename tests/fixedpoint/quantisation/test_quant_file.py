@@ -167,7 +167,10 @@ def entry(name="r1", low=(0.0,), high=(1.0,), bit=None, data=None):
             [entry("c2.w", data=NEW_WEIGHTS[:4])],
             r"'c2.w' has data of shape [4, 8, 1, 1], but this weight has shape [8, 8, 1, 1] in the model",
         ),
-        ([entry("c2.b", data=np.zeros(8))], "'c2.b' has the key 'data', which is allowed only for the weight of a convolution"),
+        (
+            [entry("c2.b", data=np.zeros(8))],
+            "'c2.b' has the key 'data', which is allowed only for the weight of a convolution",
+        ),
         ([entry("c2.w", data=NEW_WEIGHTS * np.nan)], "'c2.w' has data with NaN"),
         ([entry("c2.w", data=np.where(np.arange(64) == 9, np.inf, 0).reshape(8, 8, 1, 1))], "'c2.w' has data with NaN"),
         ([entry("c2.w", (0.0,) * 2, (1.0,) * 2)], "'c2.w' has 2 values of min and max, but the tensor has 8 channels"),

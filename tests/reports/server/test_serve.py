@@ -12,6 +12,7 @@ import time
 import numpy as np
 import pytest
 
+from sgsdump.cli import main
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.dumps.io import open_dump, save_dump
 from sgsdump.errors import ConfigError, ValuesError
@@ -183,6 +184,35 @@ def test_a_port_in_use(two):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="signals and /proc of Linux")
+def test_the_command_opens_dumps_with_a_reader_and_chosen_files(serving, tmp_path, monkeypatch):
+    served = []
+
+    class NoServer:
+        url = ""
+
+        def __init__(self, contents, port):
+            served.append(contents)
+
+        def run(self):
+            pass
+
+    monkeypatch.setattr("sgsdump.reports.server.serve.PageServer", NoServer)
+    reader = tmp_path / "mine.py"
+    reader.write_text("import numpy as np\n\n\ndef read(path):\n    yield 'x', np.fromfile(path, np.int16)\n")
+    (tmp_path / "run.mine").write_bytes(b"\1\0\2\0")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    np.save(folder / "y.npy", np.ones(3))
+    np.save(folder / "z.npy", np.ones(3))
+    (folder / "report.html").write_text("another page")
+    assert main(["report", str(tmp_path / "run.mine"), "--serve", "--reader", str(reader)]) == 0
+    assert main(["report", str(folder), "--serve", "--files", "y*"]) == 0
+    assert main(["report", *[str(tmp_path / "run.mine")] * 2, "--serve", "--reader", str(reader)]) == 0
+    clients = [serving(contents) for contents in served]
+    assert [client.json("tensor/0")["single"] for client in clients] == [True, True, False]
+    assert b"another page" not in clients[1].ask()[2]
+
+
 def test_the_command_stops_with_ctrl_c_and_stays_small(tmp_path):
     """256 MB of tensors: the memory of the process itself stays below 200 MB."""
     large = np.zeros((1, 16, 1024, 1024), np.float32)

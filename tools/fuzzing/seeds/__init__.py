@@ -12,6 +12,7 @@ from fuzzing.seeds.made import made
 from fuzzing.seeds.models import sim_files
 from fuzzing.seeds.seed import Seed
 from fuzzing.seeds.side_files import side_files
+from fuzzing.seeds.vendors import vendors
 from fuzzing.seeds.written import written
 
 __all__ = ["Seed", "all_seeds"]
@@ -21,7 +22,7 @@ def all_seeds(genuine: Path | None) -> dict[str, list[Seed]]:
     """The seeds of each format. ``genuine`` is the folder to look for genuine files in."""
     found: defaultdict[str, list[Seed]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
-        for seed in (*written(Path(folder)), *made(), *side_files()):
+        for seed in (*written(Path(folder)), *made(), *vendors(), *side_files()):
             found[seed.format].append(seed)
     for seed in sim_files(genuine if genuine is not None and genuine.is_dir() else None):
         found[seed.format].append(seed)

@@ -124,6 +124,34 @@ def made() -> Iterator[Seed]:
     save = {"data/a/step0/rank0/micro_step0/a.npy": values["dump_tensor_data/conv.npy"]}
     yield Seed("msprobe_single_save", "saves", save)
     yield Seed("msprobe_dir", "step0", {"dump.json": json.dumps(_MSPROBE).encode(), **values})
+    yield from _folders()
+
+
+def _folders() -> Iterator[Seed]:
+    """Folders of one tensor a file, and single files of text and of values whose type and shape the name tells."""
+    six = np.arange(6, dtype="<f4").tobytes()
+    text = b"# shape: (2, 3)\n0 1.5e-3 nan\n-2 inf 5\n# next\n"
+    rows = b",a,b\n0,1.5,2\n1,3,4.25\n"
+    yield Seed("tensor_file", "x.txt", {"": text})
+    yield Seed("tensor_file", "x.csv", {"": rows})
+    yield Seed("tensor_file", "x_2x3_float32.bin", {"": six})
+    header = json.dumps({"x": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}).encode()
+    mixture = {
+        "a.npy": _npy(np.eye(2)),
+        "b/c.csv": rows,
+        "d.txt": text,
+        "e_00001_00002x00003_float.bin": six,
+        "f.safetensors": struct.pack("<Q", len(header)) + header + six,
+        "notes.txt": b"on Tuesday\n",
+    }
+    yield Seed("folder", "mixture", mixture)
+    shapes = {"x": {"shape": [2, 3], "dtype": "float32"}, "deep/y": [2, 3], "more": [{"name": "z", "dims": "2x3"}]}
+    yield Seed("folder", "json_list", {"x.raw": six, "deep/y.raw": six, "shapes.json": json.dumps(shapes).encode()})
+    yield Seed("folder", "text_list", {"x.bin": six, "y.bin": six, "l.txt": b"x 2x3 float32\ny (3, 2) fp32\n"})
+    table = b'file,shape,dtype\nx.raw,"[2, 3]",float32\n'
+    yield Seed("folder", "table", {"x.raw": six, "manifest.csv": table})
+    qnn = b"output_tensors:\n  - tensor_name: x\n    datatype: QNN_DATATYPE_UFIXED_POINT_8\n    dimensions: [2, 3]\n"
+    yield Seed("folder", "qnn", {"Result_0/x.raw": six, "execution_metadata.yaml": qnn})
 
 
 def _npy(array: np.ndarray) -> bytes:

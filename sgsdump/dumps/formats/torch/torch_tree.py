@@ -40,6 +40,8 @@ from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 ENDINGS = (".pth", ".pt")
 WEIGHTS = "weights"
+# A folder that also has such files is a mixture, which ``arrays/folder.py`` reads.
+_OTHERS = (".npy", ".npz", ".safetensors", ".raw")
 _HEAD = 64
 _SIDE = re.compile(r"(input|output)(?:_.+)?", re.DOTALL)
 _DEVICE = re.compile(r"[a-z]+(\d{0,9})_\d{1,18}", re.ASCII)
@@ -61,7 +63,7 @@ def recognises(path: Path, head: bytes) -> bool:
     if has_file(path, run_index.NAME, _is_index):
         return True
     return has_file(path, ENDINGS, _is_laid_out) or (
-        has_file(path, ENDINGS, _is_torch) and not has_file(path, ".npy") and not (path / "sgsdump.json").is_file()
+        has_file(path, ENDINGS, _is_torch) and not has_file(path, _OTHERS) and not (path / "sgsdump.json").is_file()
     )
 
 
@@ -196,7 +198,8 @@ def _found(path: Path, names: list[str], run: str, modules: Modules, notes: list
                     info = replace(info, name=f"{_stem(_below(name, run or '.'))}.{info.name}")
                 info = replace(info, op_type=kind if side == "out" else "")
                 yield Record(side, slots[side], number, kind, Tensor(info, tensor.raw))  # type: ignore[arg-type]
-                slots[side] += 1
+                # A tensor outside an operator's folder is an operator of its own, with one output.
+                slots[side] += bool(parts.operator)
                 number += not parts.operator
         number += any(parts.operator for parts, _ in operators[operator])
 

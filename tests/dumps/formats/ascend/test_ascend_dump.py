@@ -287,10 +287,10 @@ def test_the_operators_name_is_the_headers_or_the_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("item", "match"),
     [
-        (Item(b"", sizes=(2**40, 2**40)), "cannot be"),
-        (Item(b"", sizes=(0, 2**63, 2**63)), "cannot be"),
-        (Item(b"", sizes=(1,) * 40), "cannot be"),
-        (Item(b"", original=(2**50, 3)), "cannot be"),
+        (Item(b"", sizes=(2**40, 2**40)), "is invalid: numpy cannot make"),
+        (Item(b"", sizes=(0, 2**63, 2**63)), "is invalid: numpy cannot make"),
+        (Item(b"", sizes=(1,) * 40), "is invalid: numpy cannot make"),
+        (Item(b"", original=(2**50, 3)), "is invalid: numpy cannot make"),
         (Item(b"", size=2**63), "9223372036854775808 bytes, but only 0 bytes are left"),
     ],
 )

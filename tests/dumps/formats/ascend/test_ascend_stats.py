@@ -100,7 +100,7 @@ def test_the_last_of_several_rows_is_taken(tmp_path: Path) -> None:
         (HEAD + "Outside,0,1\n", "damaged"),
         (HEAD + "Output,x,1\n", "damaged"),
         (HEAD + ROW.replace("4x50", "4x-50"), "not a shape"),
-        (HEAD + ROW.replace("4x50", "9" * 30 + "x50"), "cannot be"),
+        (HEAD + ROW.replace("4x50", "9" * 30 + "x50"), "is invalid: numpy cannot make"),
         (HEAD + ROW * 10_001, "more than 10000 rows"),
     ],
 )

@@ -160,7 +160,7 @@ def test_a_file_of_another_tensor_is_told(tmp_path: Path) -> None:
         ({"module_path": "Net", "children": 5}, "not a list"),
         (node("Net", outputs=tensor("2, -3")), "impossible shape|no tensor"),
         (node("Net", outputs=tensor("9" * 20)), "impossible shape"),
-        (node("Net", outputs=tensor(", ".join(["99999999999"] * 4))), "cannot be represented"),
+        (node("Net", outputs=tensor(", ".join(["99999999999"] * 4))), "is invalid: numpy cannot make"),
     ],
 )
 def test_damage_is_told(tree: Any, match: str, tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Readers of dumps of ONNX test cases."""

@@ -1,0 +1,1 @@
+"""Readers of dumps of Apache TVM."""
