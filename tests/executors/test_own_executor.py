@@ -117,7 +117,7 @@ def test_a_file_and_a_class_need_no_registration(tmp_path, monkeypatch, capsys) 
     assert main("pipeline full -m net.onnx --bisect toy.py:ToyAccelerator".split()) in (0, 1)
     capsys.readouterr()
     for name, said in {
-        "toy.py:ToyAcelerator": "toy.py: no class or function ToyAcelerator",
+        "toy.py:ToyAcelerator": "toy.py has no class or function ToyAcelerator",
         "tory.py:ToyAccelerator": "executor file tory.py not found",
         "toy.py:PRECISIONS": "no class or function PRECISIONS",
         "toy.py:small_feed": "is a dict; it must be a subclass of sgsdump.executors.base.Executor",

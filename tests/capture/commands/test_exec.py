@@ -169,8 +169,8 @@ def dumped_before(tmp_path_factory):
         ),
         (["--operation-regex", "^conv"], "no operator ran whose name matches '^conv'"),
         (["-ids", "0_1", "7"], "no operator has the id 7"),
-        (["-ids", "0_11"], "no operator has the id 0_11; the ids inside it are 0_0 to 0_1"),
-        (["-ids", "4_0"], "no operator has the id 4_0; the ids are 0 to 1"),
+        (["-ids", "0_11"], "no operator has the id 0_11; the existing ids inside it are 0_0 to 0_1"),
+        (["-ids", "4_0"], "no operator has the id 4_0; the existing ids are 0 to 1"),
     ],
 )
 def test_an_unknown_operator_of_a_program_that_was_dumped_before(dumped_before, options, message):
@@ -193,8 +193,8 @@ def test_wrong_ids_and_steps_beside_right_ones_are_told_by_the_first_run(tmp_pat
     assert done.returncode == 2 and len(trees(tmp_path)) == 1
     errors = [line for line in done.stderr.splitlines() if "error" in line]
     assert [line.partition("no operator has the id ")[2] for line in errors] == [
-        "0_7; the ids inside it are 0_0 to 0_1",
-        "9; the ids are 0 to 1",
+        "0_7; the existing ids inside it are 0_0 to 0_1",
+        "9; the existing ids are 0 to 1",
         "1_0_2; 1_0 has no operators inside",
     ]
     done = sgsdump("exec", "-er", "1,1,2,9,5,8,7,7", "--", "python", infer, cwd=tmp_path)

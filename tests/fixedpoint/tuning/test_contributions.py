@@ -145,8 +145,8 @@ def test_of_an_error_within_the_limits_the_largest_part_is_named(folder, capsys)
     assert lines[0].startswith("PASS: ") and lines[1] == "No cause: no layer exceeds the limits."
     assert "its largest part comes from " in said
     assert f"removes {100 * figures['gives_back']:.0f} % of the error" in said
-    assert f"Input channel {CHANNEL} of {HIDDEN} reaches " in said
-    assert f"In the weights (one scale), output channel {ROW} of {OUTPUTS} reaches " in said
+    assert f"Input channel {CHANNEL} of {HIDDEN} has absolute values up to " in said
+    assert f"In the weights (one scale), output channel {ROW} of {OUTPUTS} has absolute values up to " in said
     assert "its largest part comes from " in Path("d/report.html").read_text()
 
 

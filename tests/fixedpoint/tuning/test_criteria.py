@@ -213,7 +213,7 @@ def test_without_outputs_no_cos_is_good_enough():
         ("output-rmse>=0.9", "output-rmse is better when lower"),
         ("error>=0.9", "error is better when lower"),
         ("error>0.9", "is not NAME>=NUMBER"),
-        ("cos>=0.9", "names are output-cos, output-rmse, error, metric"),
+        ("cos>=0.9", "NAME is one of output-cos, output-rmse, error, metric"),
         ("error<=inf", "is not NAME>=NUMBER"),
     ],
 )
