@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from sgsdump.models.model import Model
     from sgsdump.progress import Progress
     from sgsdump.reports.report import Context
-    from sgsdump.reports.tensors.views import BUDGET
 
 
 MEASURED = 2  # inputs on which the effect of each quantised tensor on the outputs is measured
@@ -128,6 +127,7 @@ def _context_of_others(task: QuantisedTask, diagnosis: QuantisedDiagnosis) -> Co
     from sgsdump.fixedpoint.reports.quantised_diagnosis import attributes_of_units
     from sgsdump.reports.made_by import versions
     from sgsdump.reports.report import Context
+    from sgsdump.reports.tensors.views import BUDGET
 
     facts = [("float model", str(task.model)), ("quantised model", str(task.quantised))]
     facts.append(("quantised by", diagnosis.quantiser or "unknown"))
