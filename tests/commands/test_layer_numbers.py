@@ -121,7 +121,7 @@ def csv_rows(path):
 
 
 def _page_data(path):
-    data = re.search(r'type="application/json"[^>]*>(.*?)</script>', Path(path).read_text(), re.S)[1]
+    data = re.search(r'type="application/json" id="data">(.*?)</script>', Path(path).read_text(), re.S)[1]
     return json.loads(data)["layers"]
 
 

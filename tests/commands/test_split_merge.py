@@ -145,7 +145,7 @@ def test_files_of_a_folder_are_in_counting_order(work_folder):
 
 def test_what_is_no_dump_is_told(work_folder):
     (work_folder / "in").mkdir()
-    with pytest.raises(FormatError, match="in is a folder, but not a dump"):
+    with pytest.raises(FormatError, match="in is a folder, not a dump"):
         run(merge, "in", "out.npz")
     (work_folder / "in" / "readme.txt").write_text("hello")
     with pytest.raises(FormatError, match=r"the folder cannot be read as a folder of dumps either: in/readme\.txt"):

@@ -26,6 +26,8 @@ SIDE_FILES = {**SIDECARS, **NAME_FILES}
 
 SEEDS = all_seeds(None)
 FILES = 120
+# Folders with a file for each tensor: a damaged file is left out with a note, and the folder opens.
+WITH_NOTES = {"tidl_traces", "onnx_test_data", "mindspore_dir"}
 
 
 @pytest.mark.parametrize("name", [*FORMATS, *SIDE_FILES])
@@ -35,7 +37,7 @@ def test_damaged_files_open_or_are_refused(name, tmp_path, monkeypatch):
     damage.try_numbers(SEEDS[name], 0, [0], tmp_path / "warm")
     result = damage.try_numbers(SEEDS[name], 0, range(FILES), tmp_path / "files")
     assert result.findings == []
-    assert result.tried == FILES and 0 < result.opened < FILES
+    assert result.tried == FILES and 0 < result.opened < FILES + (name in WITH_NOTES)
 
 
 @pytest.mark.parametrize("name", list(SEEDS))

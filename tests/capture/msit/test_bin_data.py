@@ -185,7 +185,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "y.npy").rename(tmp_path / "y.bin")
     with pytest.raises(FormatError, match=r"does not end in .bin"):
         msit.read_bin_data(str(tmp_path / "x.npy"))
-    with pytest.raises(FormatError, match="the format is npy"):
+    with pytest.raises(FormatError, match="has the format npy"):
         msit.read_bin_data(str(tmp_path / "y.bin"))
 
 

@@ -202,7 +202,7 @@ session.run(None, {"x": picture})
         in replayed.differences[0]
     )
     assert (
-        "run with the program's session options (ORT_ENABLE_ALL), the model reproduces the program's outputs"
+        "with the program's session options (ORT_ENABLE_ALL), the model reproduces the program's outputs"
         in (replayed.differences[0])
     )
 

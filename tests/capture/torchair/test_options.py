@@ -179,7 +179,7 @@ def test_a_watcher_dumps_outputs_only(tmp_path: Path) -> None:
         ("a",),
         ("c", "d"),
     )
-    with pytest.raises(ConfigError, match="outputs only"):
+    with pytest.raises(ConfigError, match="only outputs"):
         plan_of(config(enable_dump=True, dump_config_path=file, dump_mode="all").dump_config)
 
 

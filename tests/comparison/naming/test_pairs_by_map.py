@@ -26,8 +26,8 @@ def test_the_map_comes_before_names():
     assert pairs == [("b", "b", "name"), ("c", "c", "name"), ("a", "d", "map")]
     assert left == {
         "a": (
-            "the tensor 'a' of the sample has this name but is a different tensor: "
-            "this other tensor is paired by map with 'd'"
+            "not paired by name: the tensor 'a' of the sample is a different tensor, "
+            "which is already paired with 'd' (by map)"
         )
     }
 

@@ -36,8 +36,8 @@ def test_clashing_names_are_paired_by_what_they_hold():
     assert not found.suspects and not found.only_in_sample
     assert reasons(found.only_in_benchmark) == {
         "conv": (
-            "the tensor 'conv' of the sample has this name but is a different tensor: "
-            "this other tensor is paired by value with 'norm'"
+            "not paired by name: the tensor 'conv' of the sample is a different tensor, "
+            "which is already paired with 'norm' (by value)"
         )
     }
 

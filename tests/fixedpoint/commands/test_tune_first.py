@@ -101,7 +101,7 @@ def test_its_report_tells_what_was_raised_and_shows_every_layer(tuned):
     page = (folder / "out" / "report.html").read_text()
     assert "to INT16. Output error" in page and f"tensor_arrays=&#39;{','.join(PLANTED)}&#39;" in page
     compared = compare(folder / "out" / "fixed.bin", folder / "out" / "float.bin")
-    data = json.loads(re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
     assert [layer["rmse"] for layer in data["layers"]] == [row.rmse for row in compared]
     wide = {layer["bits"]["by"] for layer in data["layers"] if layer.get("bits", {}).get("now") == 16}
     assert wide == {"the plan of tune"} and "to reproduce</dt><dd><bdi>sgsdump tune --first " in page

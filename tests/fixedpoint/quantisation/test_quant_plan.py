@@ -318,8 +318,8 @@ def test_a_calibrated_range_that_the_plan_does_not_hold_is_named():
     decided = plan(densenet_block().proto, BLOCK, Choice("ALL_INT16"), ["x"])
     beyond = {**BLOCK, "p": Range.of(-2.39005, 2.0), "r": Range.of(0, 1.6), "c2": Range.of(-20.3, 12.0)}
     assert [str(each) for each in clipped_ranges(decided, beyond)] == [
-        "r: the calibration range 0 to 1.6 is clipped to -1.50005 to 1.5",
-        "c2: the calibration range -20.3 to 12 is clipped to -20.2006 to 20.2",
+        "r: the calibration range 0 to 1.6 is clipped to the range -1.50005 to 1.5",
+        "c2: the calibration range -20.3 to 12 is clipped to the range -20.2006 to 20.2",
     ]
 
 

@@ -158,7 +158,8 @@ def test_where_the_error_rises_most_is_one_click_away(opened):
     shown_report = report(NAMES)
     page = opened(shown_report)
     steepest = sorted(shown_report.layers, key=lambda layer: -layer.figures.rise)[:5]
-    buttons = page.find_elements("css selector", "#steepest button")
+    cause, *buttons = page.find_elements("css selector", "#steepest button")
+    assert cause.get_attribute("title") == shown_report.view.first
     assert [button.get_attribute("title") for button in buttons] == [layer.name for layer in steepest]
     buttons[1].click()
     assert selected(page) == steepest[1].name
