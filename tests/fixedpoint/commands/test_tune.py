@@ -253,8 +253,8 @@ def test_an_output_left_worse_than_int8_is_named():
     )
     said = "\n".join(ending_lines(result))
     assert (
-        "warning: with the plan marked *, the error of output rb (0.2) is larger than with all convolutions at INT8 (0.1)"
-        in said
+        "warning: with the plan marked *, the error of output rb (0.2) is "
+        "larger than with all convolutions at INT8 (0.1)" in said
     )
     assert "plan *: the weights take 9 bytes, 0.600 of their INT16 size; 25% of the multiplications at INT16" in said
     assert "output mask is not counted" in said and "not tried: 3 of all 4 plans" in said
