@@ -87,7 +87,7 @@ class OrtExecutor(Executor):
         for name, value in zip(output_names, values):
             reason = why_not(value)
             if reason:
-                raise ModelError(f"executor ort: output {name!r} cannot be returned: {reason}")
+                raise ModelError(f"executor ort: output {name!r} cannot be returned ({reason})")
         return [to_array(value) for value in values]
 
     def on_release(self) -> None:

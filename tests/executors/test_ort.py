@@ -106,7 +106,7 @@ def test_outputs_that_are_no_arrays_are_told() -> None:
             lambda: executor.execute(["y", "seq"], feed),
         )
         assert_raises(
-            ModelError, "'text' cannot be returned: the output holds text", lambda: executor.execute(["text"], feed)
+            ModelError, "'text' cannot be returned (holds text, not numbers)", lambda: executor.execute(["text"], feed)
         )
         np.testing.assert_array_equal(executor.execute(["y"], feed)[0], feed["x"])
 

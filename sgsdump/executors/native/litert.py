@@ -40,5 +40,5 @@ class LiteRt(Runtime):
     def value(self, key: Key) -> np.ndarray:
         array = np.asarray(self._interpreter.get_tensor(int(key[0])))  # LiteRT returns a scalar for a 0-D tensor
         if array.dtype.kind not in "biufcV":
-            raise ModelError("the output holds text, not numbers")
+            raise ModelError("holds text, not numbers")
         return array

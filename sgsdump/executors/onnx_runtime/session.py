@@ -120,7 +120,7 @@ def why_not(value: ort.OrtValue) -> str:
         return f"a {'sequence' if kind == 'seq' else kind}, not a tensor"
     kind = value.element_type()
     if kind == TensorProto.STRING:
-        return "the output holds text, not numbers"
+        return "holds text, not numbers"
     if kind in PLAIN or kind in BEYOND:
         return ""
     return f"holds {TensorProto.DataType.Name(kind).lower()} values, which cannot be read"
