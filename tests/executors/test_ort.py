@@ -102,7 +102,7 @@ def test_outputs_that_are_no_arrays_are_told() -> None:
         executor.load_model(proto)
         assert_raises(
             ModelError,
-            "'seq' cannot be returned: a sequence, not a tensor",
+            "'seq' cannot be returned (a sequence, not a tensor)",
             lambda: executor.execute(["y", "seq"], feed),
         )
         assert_raises(
