@@ -92,7 +92,11 @@ def test_one_module_alone_is_proven_wrong_or_right(tmp_path, reference):
     [
         (4, (1, 2), r"round 0: input 0 is int64\[2\] in the program, int64\[3\] in the reference"),
         (5, (1, 2, 3), "the reference has no round 4; available: rounds 0 to 3"),
-        (2, (1, 2, 3), "ran 2 rounds (calls of the outermost module), so rounds 2 to 3 of the reference were not used"),
+        (
+            2,
+            (1, 2, 3),
+            r"ran 2 rounds \(calls of the outermost module\), so rounds 2 to 3 of the reference were not used",
+        ),
     ],
 )
 def test_what_does_not_fit(tmp_path, reference, rounds, first, why):
