@@ -38,11 +38,15 @@ SHOWN = 3
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """Comparison over all images; ``sample`` and ``benchmark`` are dumps of one image that give facts but no values."""
+    """Comparison over all images.
+
+    ``sample`` and ``benchmark`` are the dumps of the last image, ``label``; dumps from a cluster have no values.
+    """
 
     comparison: Comparison
     sample: Dump
     benchmark: Dump
+    label: str = ""
 
 
 def merge(comparisons: Mapping[str, Comparison]) -> Comparison:

@@ -120,7 +120,9 @@ def not_finite(evidence: Evidence) -> Iterator[Finding]:
     rows = [row for row in evidence.alike if not row.finite and not row.equal]
     if rows:
         first = next((row for row in rows if row.odd_apart), rows[0])
-        yield Finding("not finite", first.name, first.op_type, _odd(first), names=tuple(row.name for row in rows))
+        facts = {} if first.odd_apart else {"alike": "yes"}  # the same places on both sides
+        names = tuple(row.name for row in rows)
+        yield Finding("not finite", first.name, first.op_type, _odd(first), names=names, facts=facts)
 
 
 def causes_by_figures(evidence: Evidence) -> Iterator[Finding]:

@@ -171,6 +171,9 @@ def verdict_of(
     )
     outputs = {row.name for row in rows if row.name in evidence.outputs and row.io == "out"}
     if not has_limits:
+        if state == "equal" and verdict.cause is not None and "alike" in verdict.cause.facts:
+            nothing = Recommendation("nothing" if account.is_complete else "dump what is missing")
+            verdict = replace(verdict, cause=None, recommendation=nothing)
         cause, action = verdict.cause, verdict.recommendation and verdict.recommendation.action
         if cause is not None and cause.layer and action == "nothing":
             verdict = replace(verdict, recommendation=Recommendation("compare the operator", layers=(cause.layer,)))
@@ -324,7 +327,7 @@ def _recommended(evidence: Evidence, findings: Sequence[Finding]) -> Recommendat
     if any(row.paired == QUANTISED_VALUES for row in evidence.rows):
         command = "sgsdump diagnose -m float.onnx -i inputs --fixed quantised.onnx"
         return Recommendation("measure quantised tensors", command)
-    layers = _layers(findings, "cause")
+    layers = _layers(findings, "cause") or _layers(findings, "not finite")
     if not any(row.step or row.integers for row in evidence.rows):
         are_of_program = any(row.module for row in evidence.rows)
         return Recommendation("compare the operator", "" if are_of_program else TUNE, layers[:1])

@@ -71,6 +71,7 @@ class Context:
     attributes   attributes of each layer's operator, as text by name (``attributes_of``).
     bits         bits of the convolutions, by layer.
     page_budget  largest number of bytes of tensor values in the page.
+    picture      name of the image whose tensors the dumps hold; "" if there is only one.
     """
 
     title: str = "Where accuracy is lost"
@@ -82,6 +83,7 @@ class Context:
     attributes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     bits: Mapping[str, Bits] = field(default_factory=dict)
     page_budget: int = 0
+    picture: str = ""
 
 
 PLAIN = Context()
@@ -246,6 +248,7 @@ class Report:
     good      whether the verdict is good; None if the layers decide.
     details   further sentences below the verdict.
     tensors   8-bit values of some layers, by name (``tensors.views.views_of``).
+    picture   name of the image that ``tensors`` belong to; "" if there is only one.
     """
 
     title: str
@@ -261,6 +264,7 @@ class Report:
     view: View = View()
     details: tuple[str, ...] = ()
     tensors: Mapping[str, TensorView] = field(default_factory=dict)
+    picture: str = ""
 
 
 def report_of(
@@ -304,7 +308,7 @@ def with_tensors(report: Report, comparison: Comparison, context: Context) -> Re
     """Return the report with the values of the layers that add the largest error by the report's figures."""
     added = {layer.name: _added(layer.figures) for layer in report.layers}
     views = views_of(comparison.rows, context.sample, context.benchmark, added, report.view.first, context.page_budget)
-    return replace(report, tensors=views)
+    return replace(report, tensors=views, picture=context.picture)
 
 
 def _added(figures: Figures) -> float:

@@ -229,7 +229,8 @@ def attributes_of(model: Model) -> dict[str, dict[str, str]]:
 
 
 def _with_model(context: Context, model: Model, compared: Compared) -> Context:
-    return replace(context, sample=compared.sample, benchmark=compared.benchmark, attributes=attributes_of(model))
+    context = replace(context, sample=compared.sample, benchmark=compared.benchmark, picture=compared.label)
+    return replace(context, attributes=attributes_of(model))
 
 
 def _with_measured(layers: Sequence[Layer], diagnosis: Diagnosis) -> tuple[Layer, ...]:

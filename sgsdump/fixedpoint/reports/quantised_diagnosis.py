@@ -131,7 +131,7 @@ class QuantisedDiagnosis:
 def report_of_quantised(diagnosis: QuantisedDiagnosis, context: Context, conclusion: Verdict) -> Report:
     """Return the page: the verdict, further sentences, the operators to keep in float, and every layer."""
     compared = diagnosis.networks.compared
-    context = replace(context, sample=compared.sample, benchmark=compared.benchmark)
+    context = replace(context, sample=compared.sample, benchmark=compared.benchmark, picture=compared.label)
     plain = replace(context, page_budget=0)  # values are read once the layers have their measured figures
     report = report_of(compared.comparison, diagnosis.limits, plain, steps(diagnosis), conclusion)
     causes = {error.name for error in diagnosis.causes[:CAUSES]}

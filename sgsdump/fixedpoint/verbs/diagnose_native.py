@@ -69,6 +69,7 @@ def diagnose_native(task: NativeTask, folder: Path, progress: Progress) -> Found
         sample=found.compared.sample,
         benchmark=found.compared.benchmark,
         page_budget=BUDGET,
+        picture=found.compared.label,
     )
     data = replace(
         comparison.verdict(limits),

@@ -174,7 +174,9 @@ class SmallestPlan(Tuned):
         ]
         title = f"{model.path.name} with the tuned INT16 convolutions"
         dumps, bits = (compared.sample, compared.benchmark), bits_by(model, fixed, RAISED_BY)
-        context = Context(title, shown, (), self.trial.ranges, *dumps, bits=bits, page_budget=BUDGET)
+        context = Context(
+            title, shown, (), self.trial.ranges, *dumps, bits=bits, page_budget=BUDGET, picture=compared.label
+        )
         conclusion = (self.verdict, self.details, self.raised)
         return report_of_plan(compared.comparison, model, context, conclusion, tradeoff=tradeoff_of(self.result))
 

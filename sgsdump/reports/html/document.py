@@ -122,6 +122,7 @@ def document(report: Report, served: bool = False, drawn: bool = True) -> dict[s
         "measured": report.view.measured,
         "served": served,
         "howToSee": HOW_TO_SEE,
+        "picture": shown(report.picture),
         "first": indices.get(report.view.first),
     }
 

@@ -48,7 +48,8 @@ class PageServer(ThreadingHTTPServer):
         try:
             super().__init__((LOOPBACK, port), _Handler)
         except (OSError, OverflowError) as error:
-            raise ConfigError(f"port {port}: {error}; choose another port, or omit it for a free one") from None
+            reason = getattr(error, "strerror", None) or "not a port number (0 to 65535)"
+            raise ConfigError(f"port {port}: {reason}; choose another port, or omit it for a free one") from None
 
     @property
     def url(self) -> str:

@@ -7,6 +7,8 @@ from sgsdump.cli import main
 from .page import data, dots, drag, find, hover, names, selected
 from .reports import report
 
+tensors = sum(len(each.get_attribute("textContent")) for each in page.find_elements("css selector", "[id^=tensor-]"))
+assert 0 < tensors <= BUDGET or kind != "diagnosis"
 LARGEST = 3_000_000
 INI = """[INPUT_CONFIG]
 inputs = input;

@@ -66,8 +66,7 @@ class PictureComparer:
         benchmark = _dump(self._float.run(picture.feed), self._folder)
         sample = _dump(self._fixed.run(picture.fixed_feed(self._pictures)), self._folder)
         release_unused()
-        with sample, benchmark:
-            return Compared(compare(sample, benchmark, details=self._details), sample, benchmark)
+        return Compared(compare(sample, benchmark, details=self._details), sample, benchmark)
 
 
 def each_compared(comparer: PictureComparer, pairs: PicturePairs) -> Iterator[Compared]:
@@ -76,15 +75,23 @@ def each_compared(comparer: PictureComparer, pairs: PicturePairs) -> Iterator[Co
 
 
 def over_all(results: Iterable[Compared], labels: Sequence[str], progress: Progress = SILENT) -> Compared:
-    """Return the comparison over all images, from lazily computed comparisons of single images."""
+    """Return the comparison over all images, from lazily computed comparisons of single images.
+
+    The dumps of an image are closed before the next image runs; the dumps of the last image stay open for the report.
+    """
     dumps: list[Dump] = []
 
     def compared() -> Iterator[tuple[str, Comparison]]:
-        for label, result in zip(labels, each(progress, results, "compare", "image", len(labels))):
+        images = zip(labels, each(progress, results, "compare", "image", len(labels)))
+        for number, (label, result) in enumerate(images, 1):
             dumps[:] = [result.sample, result.benchmark]
             yield label, result.comparison
+            if number < len(labels):
+                for dump in dumps:
+                    dump.close()
 
-    return Compared(merge_each(compared()), *dumps)
+    comparison = merge_each(compared())
+    return Compared(comparison, dumps[0], dumps[1], labels[-1])
 
 
 def _dump(simulation: Simulation, folder: Path) -> Dump:
@@ -109,13 +116,19 @@ def compared_on_cluster(
     files = tuple((serialise(model.proto), model.path) for model in (float_model, fixed_model))
     pictures = (pairs.make(index) for index in range(len(pairs)))
     for comparison, *records in run_tasks(_comparing, files, pictures, Workers(scheduler=scheduler), progress):
-        yield Compared(comparison, *map(Dump, records))
+        yield Compared(comparison, Dump(records[0]), Dump(records[1]))
 
 
 def _comparing(float_file: tuple[bytes, Path], fixed_file: tuple[bytes, Path]) -> Callable[[PicturePair], _Sent]:
     float_model, fixed_model = (Model(ModelProto.FromString(data), path) for data, path in (float_file, fixed_file))
     comparer = PictureComparer(float_model, fixed_model, Path(tempfile.gettempdir()))
-    return lambda picture: _without_values(comparer.compare(picture))
+
+    def compared(picture: PicturePair) -> _Sent:
+        of_picture = comparer.compare(picture)
+        with of_picture.sample, of_picture.benchmark:
+            return _without_values(of_picture)
+
+    return compared
 
 
 def _without_values(compared: Compared) -> _Sent:

@@ -82,12 +82,13 @@ def compared_models(
 
     def each_compared() -> Iterator[tuple[str, Comparison]]:
         for label, feed in each(progress, feeds, "compare", "input", len(feeds)):
+            for before in dumps:  # the dumps of the last input stay open for the report
+                before.close()
             benchmark, sample = runners[0].dump(feed, folder), runners[1].dump(inputs.of_quantised(feed), folder)
             dumps[:] = [sample, benchmark]
-            with sample, benchmark:
-                comparison = compare(sample, benchmark, details=True)
-                worst.add(comparison, sample, benchmark)
-                yield label, comparison
+            comparison = compare(sample, benchmark, details=True)
+            worst.add(comparison, sample, benchmark)
+            yield label, comparison
 
     comparison = merge_each(each_compared())
     weights = {found.name: found for found in _weights(models, comparison)}
@@ -100,7 +101,7 @@ def compared_models(
         )
     findings = [_finding(found, comparison) for found in weights.values() if found.name in wrong]
     comparison = replace(comparison, causes=(*findings, *comparison.causes))
-    return ComparedModels(Compared(comparison, *dumps), wrong, unknown, worst.found)
+    return ComparedModels(Compared(comparison, dumps[0], dumps[1], feeds[-1][0]), wrong, unknown, worst.found)
 
 
 class _Worst:

@@ -95,6 +95,8 @@ def compared_networks(
 
     def each_compared() -> Iterator[tuple[str, Comparison]]:
         for label, feed in each(progress, feeds, "compare", "input", len(feeds)):
+            for earlier in dumps:  # the dumps of the last input stay open for the report
+                earlier.close()
             benchmark, sample = (runner.dump(feed, folder) for runner in runners)
             dumps[:] = [sample, benchmark]
             for tensor in pair.tensors:
@@ -107,13 +109,15 @@ def compared_networks(
             outputs.add(sample, benchmark)
             comparison = compare(sample, benchmark, details=True)
             yield label, comparison
-            sample.close()
-            benchmark.close()
 
     comparison = merge_each(each_compared())
     before_after = {name: decibels(*_norms(merged_sums(of_each))) for name, of_each in sums.items()}
     return ComparedNetworks(
-        Compared(comparison, *dumps), outputs.figures(), before_after, tuple(outputs.errors), outputs.worst()
+        Compared(comparison, dumps[0], dumps[1], feeds[-1][0]),
+        outputs.figures(),
+        before_after,
+        tuple(outputs.errors),
+        outputs.worst(),
     )
 
 

@@ -81,6 +81,7 @@ function legendOf(plane) {
     el("span", {}, `values ${show(plane.low)} `, scaleBar(PALETTES.values), ` ${show(plane.high)}`),
     ...(plane.single ? [] : differenceLegend(plane)),
     isReduced ? el("span", {}, plane.single ? "some values only" : "each point is the value with the largest difference in its area") : null,
+    data.picture ? el("span", {}, `values of ${data.picture}`) : null,
     plane.isRounded ? el("span", {}, "8 bits per value") : null,
   );
 }

@@ -164,7 +164,7 @@ function nameSteepest() {
       ),
     );
   const first = layers[data.first];
-  const cause = first ? ["Cause:", button({ title: first.name }, () => select(first.place), written(short(first.name, 40)))] : [];
+  const cause = first ? ["First finding:", button({ title: first.name }, () => select(first.place), written(short(first.name, 40)))] : [];
   $("steepest").append(...cause, measuredHere ? "Gives back most:" : "Rises most:", ...buttons);
   $("steepest").hidden = !buttons.length && !first;
 }
