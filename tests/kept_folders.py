@@ -76,7 +76,7 @@ def csv_rows(folder: Path, run: Tensors) -> None:
 
 
 def nested_npy_npz(folder: Path, run: Tensors) -> None:
-    """Arrays of the first two in an archive, the others a file each, in subfolders."""
+    """Save the first two arrays in one .npz archive, and each other array as a .npy file, in subfolders."""
     np.savez(_file(folder, "stage0/first.npz"), conv1=run["conv1"], relu1=run["relu1"])
     np.save(_file(folder, "stage1/layer1/conv.npy"), run["layer1/conv"])
     np.savez(_file(folder, "prob.npz"), run["prob"])

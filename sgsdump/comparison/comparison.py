@@ -130,7 +130,7 @@ class Comparison:
 
     @property
     def is_complete(self) -> bool:
-        """True if no output, layer, run or file is missing or damaged, and at least half of the layers are compared.
+        """True if no output, layer, run or file is missing or damaged, and at least half of the layers were compared.
 
         Layers inside fused operators do not count as missing.
         """

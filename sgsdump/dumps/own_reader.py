@@ -140,7 +140,7 @@ def reader_format(name: str, recognises: Callable[[Path, bytes], bool], read: Re
 
 
 def write_with(writer: OwnFunction, records: Iterable[Record], path: Path) -> int:
-    """Write records with a user's writer, and return the number of records.
+    """Pass records to the writer function of a user, and return the number of written records.
 
     The writer writes beside ``path``; if it succeeds, its file or folder is moved to ``path``. An existing folder is
     set aside.
@@ -237,7 +237,7 @@ def _load(reader: OwnFunction, info: TensorInfo, function: Callable[[], Any]) ->
         array = _array(reader, info.name, function, True)
         _check_array(reader, info, array)
     except InputError as error:
-        # As for any format, a comparison goes on with the other tensors.
+        # As with every format, the other tensors can still be compared.
         raise FormatError(str(error)) from error
     return array
 

@@ -90,6 +90,10 @@ def test_nan_in_the_same_places_is_equal_and_still_reported():
     odd[0] = np.nan
     verdict = compare(dump(a=odd), dump(a=odd)).verdict()
     assert (verdict.state, verdict.past, verdict.not_finite) == ("equal", 0, 1)
+    assert verdict.cause is None and verdict.recommendation.action == "nothing" and verdict.exit_status(True) == 0
+    with_limits = compare(dump(a=odd), dump(a=odd)).verdict(LIMITS)
+    assert (with_limits.outcome, with_limits.cause.layer) == ("FAIL", "a")
+    assert with_limits.recommendation.layers == ("a",)
     assert compare(dump(a=odd), dump(a=X)).verdict().state == "differs"
 
 

@@ -56,6 +56,7 @@ def test_the_planted_convolutions_are_named_and_raising_them_repairs(digits, cap
     assert "[CONV_CONFIG]" in out and all(name in out for name in PLANTED)
     assert "within the limits" in out
     page = (digits / "diagnosis" / "report.html").read_text()
+    assert page.count('id="tensor-') > 1, "the page shows the tensors of an image"
     assert "[CONV_CONFIG]" in page and all(name in page for name in PLANTED)
     # the advice taken: nothing is left to raise
     again = [*DIAGNOSE[:-1], "diagnosis/input_config.ini", "--quant-level", "L3", "-o", "again"]

@@ -112,6 +112,7 @@ def test_every_file_and_what_is_in_it(work, capsys):
 def test_its_report_has_the_plan_to_take_and_every_plan_tried(work):
     assert main([*TUNE, "-o", "out", "--rates", "0.6"]) == 0
     page = (work / "out" / "report.html").read_text()
+    assert page.count('id="tensor-') > 1
     data = json.loads(re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
     document = json.loads((work / "out" / "pareto.json").read_text())
     assert [plan["label"] for plan in data["tradeoff"]["plans"]] == [row["label"] for row in document["rows"]]
