@@ -21,6 +21,7 @@ from sgsdump.comparison.alignment import Pair
 from sgsdump.comparison.dataflow import DATA, Difference, first_difference
 from sgsdump.comparison.finding import Finding
 from sgsdump.comparison.naming.network import kind_of, only_moves, plain
+from sgsdump.comparison.pair_result import Measures
 from sgsdump.comparison.row import Row, differs, is_rounding
 from sgsdump.dumps.dump import Network, Operator, Record
 from sgsdump.dumps.onnx_network import INITIALIZER
@@ -291,13 +292,19 @@ def _from_one_side(
         return None
     place = first.io, first.op_index, first.slot, first.name
     maker = next((maker_of(pair) for pair in pairs if place == _place_of(pair.benchmark)), None)
-    if maker is None:
+    if maker is None or (maker.read is not None and _are_alike(*maker.read)):
         return None
     facts = {"module": maker.module, "only_in": maker.side, "inputs": "differ"}
     facts |= {"chain": ", ".join(maker.chain)} if len(maker.chain) > 1 else {}
     is_measured = not (first.statistics or first.checksums)
     figures = {"error": first.error, **({"rmse": first.rmse, "cos": first.cos} if is_measured else {})}
     return Finding("cause", maker.name, maker.kind, figures, "by value", names=(first.name,), facts=facts)
+
+
+def _are_alike(sample: Record, benchmark: Record) -> bool:
+    """Return whether two tensors differ by rounding at most; False if they cannot be compared."""
+    row = Measures({}).result(Pair(sample, benchmark, ""))
+    return isinstance(row, Row) and (not differs(row) or is_rounding(row))
 
 
 def _place_of(record: Record) -> tuple[str, int, int, str]:

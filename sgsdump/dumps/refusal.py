@@ -100,8 +100,10 @@ def _ways_of_folder(path: Path, files: Sequence[str], counts: Counter[str], head
         )
     elif inner:
         yield f"a folder with a dump of format {inner[0][1]} below it", f"Name it: {inner[0][0]}"
+    if inner:
+        return
     raw = [name for name in files if Path(name).suffix.lower() in _RAW]
-    if raw and not inner:
+    if raw:
         dtype = _guess(head) if Path(raw[0]).suffix.lower() in _RAW else "float32"
         yield (
             "values without a header; neither file names nor lists give their type and shape",
@@ -111,7 +113,7 @@ def _ways_of_folder(path: Path, files: Sequence[str], counts: Counter[str], head
             "values without a header that you can rename or list",
             f"Put type and shape in each name (conv1_1x64x56x56_{dtype}.bin), or in a list {typed}/shapes.json",
         )
-    if any(counts[ending] for ending in _TEXT if ending in (".txt", ".csv", ".tsv")) and not inner:
+    if any(counts[ending] for ending in _TEXT if ending in (".txt", ".csv", ".tsv")):
         yield "text that is not only numbers", "Mark other lines with #, or remove them"
     for kind in _KINDS:
         if sum(counts[ending] for ending in kind.endings) >= _SHARE * len(files):

@@ -184,30 +184,45 @@ def _weights(networks: Iterable[Nodes]) -> Iterator[tuple[int, str]]:
 def _one_sided(networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair]) -> Iterator[tuple[int, OneSided]]:
     """Yield tensors of paired operators and modules that an operator without a partner produced.
 
-    These are inputs of paired operators, and inputs and outputs of paired modules. If a dump records no inputs of an
-    operator, they are the outputs of paired operators that read such a tensor.
+    These are inputs of paired operators, and inputs and outputs of paired modules.
     """
     nodes = list(nodes)
     paired = {node for both in nodes for node in both[:2]}
-    folded = {node for both in nodes for node in both.ends}
-    operators = {node for both in nodes if not any(one.is_module for one in both[:2]) for node in both[:2]}
     modules = {node for both in nodes if both.sample.is_module and both.benchmark.is_module for node in both[:2]}
     for side, name in zip(networks, ("sample", "benchmark")):
         inner, outer = paired.intersection(side.inner), [node for node in side if node.is_outer and node in modules]
         made = [(record, side.maker(node, slot)) for node in inner for slot, record in node.inputs.items()]
         made += [(record, side.giver(node, slot)) for node in outer for slot, record in node.outputs.items()]
         made += [(record, side.giver(node, slot, "in")) for node in outer for slot, record in node.inputs.items()]
-        made += [
-            (record, maker)
-            for node in inner
-            if node in operators and not node.inputs
-            for maker in side.feeding.get(node.place, ())
-            if maker not in folded
-            for record in node.outputs.values()
-        ]
         for record, maker in made:
             if maker is not None and maker not in paired and maker.outputs:
                 yield id(record), _of_one_side(side, maker, paired, name)
+    yield from _before_outputs(networks, nodes, paired)
+
+
+def _before_outputs(
+    networks: tuple[Nodes, Nodes], nodes: Iterable[NodePair], paired: Collection[Node]
+) -> Iterator[tuple[int, OneSided]]:
+    """Yield outputs of paired operators without recorded inputs that read a tensor of an operator without a partner."""
+    nodes = list(nodes)
+    folded = {node for both in nodes for node in both.ends}
+    for both in nodes:
+        operators = both.sample, both.benchmark
+        if any(one.is_module or one.inputs for one in operators):
+            continue
+        read = [side.feeding.get(node.place, ()) for side, node in zip(networks, operators)]
+        for makers in zip(*read):
+            for side, name, node, maker in zip(networks, ("sample", "benchmark"), operators, makers):
+                if (
+                    maker is None
+                    or maker in paired
+                    or maker in folded
+                    or not all(one and one.outputs for one in makers)
+                ):
+                    continue
+                records = tuple(next(iter(one.outputs.values())) for one in makers if one is not None)
+                found = _of_one_side(side, maker, paired, name)._replace(read=(records[0], records[1]))
+                yield from ((id(record), found) for record in node.outputs.values())
 
 
 def _of_one_side(side: Nodes, maker: Node, paired: Collection[Node], name: str) -> OneSided:

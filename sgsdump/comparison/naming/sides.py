@@ -21,7 +21,8 @@ from sgsdump.tensors.stages import Stage
 class OneSided(NamedTuple):
     """Operator that only one side has: its first output, kind, module and side.
 
-    ``chain`` lists the kinds of all one-sided operators up to it, in execution order.
+    ``chain`` lists the kinds of all one-sided operators up to it, in execution order. ``read`` holds what the paired
+    operators read from it and from its counterpart, if a dump records no inputs.
     """
 
     name: str
@@ -29,6 +30,7 @@ class OneSided(NamedTuple):
     module: str
     side: str
     chain: tuple[str, ...] = ()
+    read: tuple[Record, Record] | None = None
 
 
 @dataclass(frozen=True)

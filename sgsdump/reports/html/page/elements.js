@@ -23,6 +23,17 @@ function button(attributes, action, ...children) {
   return made;
 }
 
+// In a group of radio buttons, the arrow keys choose the next or the previous one.
+function onArrows(group, choices, chosen, choose) {
+  group.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    choose(choices[(choices.indexOf(chosen()) + step + choices.length) % choices.length]);
+    group.querySelector('[aria-checked="true"]').focus();
+  });
+}
+
 // Announce a text to screen readers.
 function say(text) {
   $("said").textContent = text;

@@ -197,13 +197,7 @@ function startColours() {
     drawMap();
   };
   for (const choice of COLOURS) group.append(button({ role: "radio", title: choice.title, "data-colour": choice.key }, () => use(choice), choice.label));
-  group.addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    use(COLOURS[(COLOURS.indexOf(colour.by) + step + COLOURS.length) % COLOURS.length]);
-    group.querySelector('[aria-checked="true"]').focus();
-  });
+  onArrows(group, COLOURS, () => colour.by, use);
   colourBy(colour.by);
   mark();
 }

@@ -128,13 +128,7 @@ function startMetrics() {
   const group = $("metric");
   for (const metric of METRICS)
     group.append(button({ role: "radio", "data-metric": metric.key }, () => choose(metric), metric.label));
-  group.addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (!step) return;
-    event.preventDefault();
-    choose(METRICS[(METRICS.indexOf(view.metric) + step + METRICS.length) % METRICS.length]);
-    group.querySelector('[aria-checked="true"]').focus();
-  });
+  onArrows(group, METRICS, () => view.metric, choose);
   markMetric();
 }
 
