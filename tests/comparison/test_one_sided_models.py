@@ -7,6 +7,7 @@ from onnx import helper, numpy_helper
 
 from sgsdump import compare, open_dump
 from sgsdump.cli import main
+from sgsdump.reports.report import report_of
 
 WEIGHT = np.random.default_rng(0).normal(size=(4, 4, 3, 3)).astype(np.float32)
 
@@ -47,9 +48,11 @@ def dumped(tmp_path):
 
 
 def test_the_operator_that_one_model_has_is_the_cause(dumped):
-    [cause, *_] = compare(dumped("sample", factor=4.0), dumped("benchmark")).causes
+    comparison = compare(dumped("sample", factor=4.0), dumped("benchmark"))
+    cause = comparison.causes[0]
     assert (cause.layer, cause.op_type, cause.facts["only_in"]) == ("relu1", "Mul", "sample")
     assert cause.names == ("conv2",)
+    assert report_of(comparison).view.first == "conv2", "the page selects the layer that differs, not an equal one"
 
 
 def test_another_weight_behind_it_is_named_first(dumped):

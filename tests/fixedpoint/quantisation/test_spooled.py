@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from sgsdump.comparison.compare import compare
+from sgsdump.comparison.merge import Compared
 from sgsdump.dumps.dump import Record
 from sgsdump.errors import OutputError, ValuesError
-from sgsdump.fixedpoint.quantisation.diagnosis.compared_pictures import spooled
+from sgsdump.fixedpoint.quantisation.diagnosis.compared_pictures import over_all, spooled
 from sgsdump.tensors.tensor import Quant, Tensor
 
 A = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
@@ -77,3 +78,20 @@ def test_a_closed_one_has_no_values_and_a_folder_that_is_not_there_is_said(tmp_p
 def test_of_no_values_at_all(tmp_path: Path) -> None:
     dump = spooled([Record("out", 0, 0, "Relu", Tensor.of("empty", np.zeros(0, np.float32)))], tmp_path)
     assert dump["empty"].real().shape == (0,)
+
+
+def test_only_the_dumps_of_the_last_image_stay_open(tmp_path: Path) -> None:
+    """The report shows their values; the files of the others are gone before the next image runs."""
+    opened: list[Compared] = []
+
+    def results():
+        for _ in range(3):
+            for earlier in opened:
+                with pytest.raises(ValuesError):
+                    earlier.sample["a"].stored()
+            sample, benchmark = (spooled(iter(records()), tmp_path) for _ in range(2))
+            opened.append(Compared(compare(sample, benchmark), sample, benchmark))
+            yield opened[-1]
+
+    last = over_all(results(), ["1.png", "2.png", "3.png"])
+    assert last.label == "3.png" and last.sample["a"].stored().shape == (1, 3, 4, 2)

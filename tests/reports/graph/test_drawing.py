@@ -68,6 +68,15 @@ def test_parts_of_a_fused_layer():
     ]
 
 
+def test_an_operator_between_two_layers_belongs_to_the_first():
+    """relu and pool both read conv, which was not compared."""
+    conv, relu, pool = (Tensor.of(name, np.zeros(3, np.float32)) for name in ("conv", "relu", "pool"))
+    read = [Record("in", 0, index, "", conv) for index in (1, 2)]
+    records = [Record("out", 0, 0, "Conv", conv), read[0], Record("out", 0, 1, "Relu", relu), read[1]]
+    found = parts_of(["relu", "pool"], Dump([*records, Record("out", 0, 2, "MaxPool", pool)]))
+    assert [[part.name for part in parts] for parts in found.values()] == [["conv"]] and list(found) == ["relu"]
+
+
 def test_a_fused_layer_is_a_group_that_opens():
     parts = parts_of(["relu", "pool"], fused())
     drawing = drawing_of(["relu", "pool"], ["", ""], [(), ("relu",)], parts, {"relu": ("bn",)})

@@ -1,6 +1,7 @@
 """8-bit views of tensors: what they keep of both sides, and their size."""
 
 import base64
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from sgsdump.comparison.compare import compare
 from sgsdump.dumps.dump import Dump, Record
+from sgsdump.reports.report import Context, report_of, with_tensors
 from sgsdump.reports.tensors.planes import pair_of, pair_planes, records_of
 from sgsdump.reports.tensors.views import MOST_SIDE, NOT_FINITE, bars_of, view_of, views_of
 from sgsdump.tensors.tensor import Tensor
@@ -141,3 +143,20 @@ def test_bars_of_many_planes_keep_the_largest():
 def test_data_for_the_script_is_bytes_in_base64():
     data = view_of(planes(np.zeros((1, 2, 3, 4)), np.ones((1, 2, 3, 4))), 10**6).data()
     assert len(base64.b64decode(data["difference"])) == 2 * 3 * 4 and data["grid"] == [3, 4]
+
+
+def test_measured_figures_choose_the_layers_before_the_rise():
+    """25 layers whose error rises alike; the one that was measured to cause the error is among the 20 with a view."""
+    records: tuple = ([], [])
+    for index in range(25):
+        benchmark = RANDOM.normal(size=(1, 2, 3, 3)).astype(np.float32)
+        for side, array in zip(records, (benchmark * np.float32(1 + 0.2 / (index + 1)), benchmark)):
+            side.append(Record("out", 0, index, "Conv", Tensor.of(f"conv{index}", array, layout="NCHW")))
+    sample, benchmark = map(Dump, records)
+    context = Context(sample=sample, benchmark=benchmark, page_budget=10**6)
+    comparison = compare(sample, benchmark)
+    report = report_of(comparison, context=context)
+    late = next(layer for layer in report.layers if layer.name not in report.tensors)
+    measured = replace(late, figures=replace(late.figures, gives_back=0.9))
+    layers = tuple(measured if layer is late else layer for layer in report.layers)
+    assert late.name in with_tensors(replace(report, layers=layers), comparison, context).tensors
