@@ -504,7 +504,7 @@ def _each_compared(
 
     models = subject.float_model, subject.fixed_model
     if task.scheduler:
-        return compared_on_cluster(*models, pairs, task.scheduler, progress)
+        return compared_on_cluster(*models, pairs, task.scheduler, folder, progress)
     return each_compared(PictureComparer(*models, folder), pairs)
 
 

@@ -5,7 +5,8 @@ file of a dump holds each tensor's values once, because the input of a consumer 
 are not copied. The file disappears with the dump and all its arrays; ``Dump.close`` releases the dump's own arrays.
 
 For a cluster, images are prepared here and sent, so its machines need no user files. Workers receive both models once.
-The comparison of an image comes back with records without values.
+The comparison of an image comes back with records without values. The last image is compared here, because the report
+shows its values.
 """
 
 from __future__ import annotations
@@ -107,16 +108,25 @@ def _as_computed(record: Record) -> Record:
 
 
 def compared_on_cluster(
-    float_model: Model, fixed_model: Model, pairs: PicturePairs, scheduler: str, progress: Progress = SILENT
+    float_model: Model,
+    fixed_model: Model,
+    pairs: PicturePairs,
+    scheduler: str,
+    folder: Path,
+    progress: Progress = SILENT,
 ) -> Iterator[Compared]:
     """Yield the comparison on each image, in order.
+
+    folder  for the values of the last image, which is compared on this machine; other dumps have no values.
 
     Raises what ``each_compared`` and ``run_tasks`` raise, and ModelError for a model over 2 GB.
     """
     files = tuple((serialise(model.proto), model.path) for model in (float_model, fixed_model))
-    pictures = (pairs.make(index) for index in range(len(pairs)))
+    last = len(pairs) - 1
+    pictures = (pairs.make(index) for index in range(last))
     for comparison, *records in run_tasks(_comparing, files, pictures, Workers(scheduler=scheduler), progress):
         yield Compared(comparison, Dump(records[0]), Dump(records[1]))
+    yield PictureComparer(float_model, fixed_model, folder).compare(pairs.make(last))
 
 
 def _comparing(float_file: tuple[bytes, Path], fixed_file: tuple[bytes, Path]) -> Callable[[PicturePair], _Sent]:
