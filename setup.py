@@ -8,6 +8,7 @@ do the same.
 
 import os
 import sysconfig
+from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 
@@ -19,7 +20,7 @@ def compiled(source: str, *more: str) -> Extension:
     return Extension(
         source.removesuffix(".c").replace("/", "."),
         [source, *more],
-        depends=[path.removesuffix(".c") + ".h" for path in [source] if more],
+        depends=[str(header) for header in Path(source).parent.glob("*.h")],
         # No fused multiply-add: every processor, and numpy, gives the same digits. And choices between floats go into
         # vectors where no trap waits for a comparison, which changes no digit (GCC; clang does so anyway).
         extra_compile_args=[] if os.name == "nt" else ["-O3", "-g0", "-ffp-contract=off", "-fno-trapping-math"],

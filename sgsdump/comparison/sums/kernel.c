@@ -1,17 +1,17 @@
-/* The sums of a pair of tensors in one pass over both: what by_numpy.py does, to the last bit.
+/* The sums of a pair of tensors in one pass over both, equal to those of by_numpy.py in every bit.
  *
- * The order of every sum is that of lanes.py: a chunk is seen as rows of LANES values, each lane is summed row by row
- * from 0, and the chunk's lanes are added to the totals. Nothing is contracted or reassociated (setup.py says
- * -ffp-contract=off), so vectors of any width give the same digits: a vector only takes several lanes at a time. Four
- * rows are taken at once, so that lanes stay in registers meanwhile.
+ * tiles.py defines the order of every sum: a chunk is seen as rows of LANES values, each lane is summed row by row from
+ * 0, and the chunk's lanes are added to the totals. Nothing is contracted or reassociated (setup.py sets
+ * -ffp-contract=off), so vectors of any width give the same digits: a vector only takes several lanes at a time. Several
+ * rows are taken at once, so that lanes stay in registers meanwhile. vectors.h has this for AVX2 and AVX-512.
  *
- * Every type it takes means float32 values. A tile of a side that is something else, or is not contiguous, is packed
- * into a scratch of CHUNK floats first, which stays in the cache. A side that is a view of a mapped file is read from
- * the file by tiles instead: no more time than having its pages mapped, less where the system's file cache holds it in
- * small pieces, and nothing that two threads would have to give back.
+ * All supported types represent float32 values. Values of another type, or not contiguous, are packed into a scratch of
+ * floats first: a piece of a row or a stripe of rows at a time, which is summed while a cache holds it. A side that is a
+ * view of a mapped file is read from the file by tiles instead. This takes no more time than mapping its pages, less if
+ * the system's file cache holds the file in small pieces, and two threads need not release any pages.
  *
- * It takes addresses: the buffer protocol entered the stable ABI with Python 3.11 only. compiled.py, the one caller,
- * answers for them and holds the arrays. The GIL is released.
+ * The functions take addresses, because the stable ABI has the buffer protocol only from Python 3.11 on. summation.py,
+ * the only caller, checks the addresses and holds the arrays. The GIL is released.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -32,7 +32,7 @@
 #error "float arithmetic is not done in float here; the numpy sums are used"
 #endif
 
-#define INTERFACE 6 /* compiled.py has the same number, or does not use a kernel left from another version */
+#define INTERFACE 6 /* summation.py has the same number, and does not use a kernel of another version */
 #define LANES 256
 #define CHUNK (1 << 15)
 #define ROWS 4
@@ -40,6 +40,7 @@
 #define COUNTS 7
 #define AHEAD 4096 /* bytes, to be on their way from memory before their turn */
 #define LINE 64
+#define FORESEEN 512 /* bytes of a column, after which the processor foresees the rest */
 #define BLOCK 16 /* columns packed at a time: a cache line of floats */
 #define SHORT 16 /* values of a channel that lie together: less are taken by the period of the channels */
 #define PERIOD 8192 /* values after which the first channel comes again, at most */
@@ -58,7 +59,17 @@
 #define X86
 #endif
 
+#define ROW_BYTES (LANES * sizeof(float))
+#define STRIPE 16 /* rows: a cache line of a column of floats */
+#define WIDE 128 /* columns, at least, of a stripe */
+#define PIECE (4 * LANES) /* values of both sides and the lanes stay in the first-level cache */
+
 typedef double lanes_t[SUMS][LANES];
+typedef enum { PLAIN, WITH_AVX2, WITH_AVX512 } level_t;
+
+#ifdef X86
+#include "vectors.h"
+#endif
 
 /* A value at any address, aligned or not. */
 INLINE double at(const char *values, size_t index)
@@ -68,28 +79,17 @@ INLINE double at(const char *values, size_t index)
     return value;
 }
 
-/* total + x * y, where the product of two floats is exact in double: one rounding, fused or not. */
-INLINE double plus_product(double total, double x, double y, int fused)
-{
-#ifdef X86
-    if (fused)
-        return __builtin_fma(x, y, total);
-#endif
-    (void)fused;
-    return total + x * y;
-}
-
 /* `rows` rows of `width` values each, into the first `width` lanes. */
-INLINE void add_rows(const char *a, const char *b, size_t rows, size_t width, lanes_t lanes, int fused)
+INLINE void add_rows(const char *a, const char *b, size_t rows, size_t width, lanes_t lanes)
 {
     for (size_t i = 0; i < width; i++) {
         double aa = lanes[0][i], bb = lanes[1][i], ab = lanes[2][i], dd = lanes[3][i], d1 = lanes[4][i],
                b1 = lanes[5][i];
         for (size_t row = 0; row < rows; row++) {
             double x = at(a, row * LANES + i), y = at(b, row * LANES + i), d = x - y;
-            aa = plus_product(aa, x, x, fused);
-            bb = plus_product(bb, y, y, fused);
-            ab = plus_product(ab, x, y, fused);
+            aa += x * x;
+            bb += y * y;
+            ab += x * y;
             dd += d * d;
             d1 += fabs(d);
             b1 += fabs(y);
@@ -101,6 +101,27 @@ INLINE void add_rows(const char *a, const char *b, size_t rows, size_t width, la
         lanes[4][i] = d1;
         lanes[5][i] = b1;
     }
+}
+
+/* `rows` full rows. */
+INLINE void add_full_rows(const char *a, const char *b, size_t rows, lanes_t lanes, size_t a_ahead, size_t b_ahead,
+                          level_t level)
+{
+#ifdef X86
+    if (level == WITH_AVX512) {
+        add_rows_avx512(a, b, rows, lanes, a_ahead, b_ahead);
+        return;
+    }
+    if (level == WITH_AVX2) {
+        add_rows_avx2(a, b, rows, lanes, a_ahead, b_ahead);
+        return;
+    }
+#endif
+    (void)level, (void)a_ahead, (void)b_ahead;
+    for (; rows >= ROWS; rows -= ROWS, a += ROWS * ROW_BYTES, b += ROWS * ROW_BYTES)
+        add_rows(a, b, ROWS, LANES, lanes);
+    for (; rows; rows--, a += ROW_BYTES, b += ROW_BYTES)
+        add_rows(a, b, 1, LANES, lanes);
 }
 
 INLINE uint32_t bits_at(const char *values, size_t index)
@@ -130,34 +151,6 @@ INLINE void count_odd(const char *a, const char *b, size_t size, int64_t *counts
         counts[i] += found[i];
 }
 
-/* A chunk of contiguous floats. */
-INLINE void add_chunk(const char *a, const char *b, size_t size, lanes_t totals, int64_t *counts, int fused)
-{
-    const size_t row = LANES * sizeof(float);
-    const char *first_a = a, *first_b = b;
-    size_t rows = size / LANES;
-    double squares = 0;
-    lanes_t lanes;
-    memset(lanes, 0, sizeof lanes);
-    for (; rows >= ROWS; rows -= ROWS, a += ROWS * row, b += ROWS * row) {
-        for (size_t byte = AHEAD; byte < AHEAD + ROWS * row; byte += LINE) {
-            PREFETCH(a + byte);
-            PREFETCH(b + byte);
-        }
-        add_rows(a, b, ROWS, LANES, lanes, fused);
-    }
-    for (; rows; rows--, a += row, b += row)
-        add_rows(a, b, 1, LANES, lanes, fused);
-    add_rows(a, b, 1, size % LANES, lanes, fused);
-    for (size_t i = 0; i < LANES; i++)
-        squares += lanes[0][i] + lanes[1][i];
-    if (!(squares <= DBL_MAX))
-        count_odd(first_a, first_b, size, counts);
-    for (size_t sum = 0; sum < SUMS; sum++)
-        for (size_t i = 0; i < LANES; i++)
-            totals[sum][i] += lanes[sum][i];
-}
-
 /* The channels of a pair: value i of the row belongs to channel (first + i) / inner % count. In a table of several rows
  * these are its columns (BY_COLUMNS) or its rows (BY_ROWS) in place of `inner`. The sums of |a-b| and of |b| of each are
  * added in float within a chunk and in double from chunk to chunk: good for six digits. Of `skip` turns, or stretches of a
@@ -170,6 +163,12 @@ typedef struct {
     long long first;
     double *errors, *values;
 } channels_t;
+
+/* Rows of contiguous floats, so many bytes from one to the next. */
+typedef struct {
+    const char *data;
+    Py_ssize_t stride;
+} rows_t;
 
 INLINE float float_at(const char *values, size_t index)
 {
@@ -256,13 +255,36 @@ INLINE void add_turns(const char *a, const char *b, size_t size, size_t start, s
     }
 }
 
-INLINE void add_channels(const char *a, const char *b, size_t rows, size_t columns, Py_ssize_t row, Py_ssize_t column,
+/* Values of channels that are columns, in rows that may be apart. */
+INLINE void add_columns(rows_t a, rows_t b, size_t rows, size_t columns, size_t skip, double *errors, double *values)
+{
+    float d[PERIOD], s[PERIOD];
+    memset(d, 0, columns * sizeof *d);
+    memset(s, 0, columns * sizeof *s);
+    for (size_t row = 0; row < rows; row += skip)
+        for (size_t j = 0; j < columns; j++) {
+            float x = float_at(a.data + (Py_ssize_t)row * a.stride, j);
+            float y = float_at(b.data + (Py_ssize_t)row * b.stride, j);
+            d[j] += fabsf(x - y);
+            s[j] += fabsf(y);
+        }
+    for (size_t j = 0; j < columns; j++) {
+        errors[j] += d[j];
+        values[j] += s[j];
+    }
+}
+
+INLINE void add_channels(rows_t a_rows, rows_t b_rows, size_t rows, size_t columns, Py_ssize_t row, Py_ssize_t column,
                          channels_t to)
 {
-    const size_t width = columns * sizeof(float), count = (size_t)to.count, skip = (size_t)to.skip;
+    const char *a = a_rows.data, *b = b_rows.data;
+    const size_t count = (size_t)to.count, skip = (size_t)to.skip;
     if (to.inner == BY_ROWS)
         for (size_t i = 0; i < rows; i++)
-            add_run(a + i * width, b + i * width, columns, skip, to.errors + row + i, to.values + row + i);
+            add_run(a + (Py_ssize_t)i * a_rows.stride, b + (Py_ssize_t)i * b_rows.stride, columns, skip,
+                    to.errors + row + i, to.values + row + i);
+    else if (to.inner == BY_COLUMNS && columns >= LEAST)
+        add_columns(a_rows, b_rows, rows, columns, skip, to.errors + column, to.values + column);
     else if (to.inner == BY_COLUMNS)
         add_turns(a, b, rows * columns, 0, 1, columns, skip, to.errors + column, to.values + column);
     else if (to.inner < SHORT)
@@ -307,7 +329,7 @@ static double of_rank(double *numbers, Py_ssize_t count, Py_ssize_t rank)
     return numbers[rank];
 }
 
-/* What channels.py says of the sums of channels: how many live, how many of these are lost, the worst and its ratio. */
+/* What the sums of channels say: how many live, how many of these are lost, the worst and its ratio. */
 typedef struct {
     Py_ssize_t live, lost, worst;
     double ratio;
@@ -409,6 +431,13 @@ INLINE float half(uint16_t bits)
     return float_of(found | (uint32_t)(bits & 0x8000) << 16);
 }
 
+/* A side from a row and column on. */
+INLINE side_t side_at(side_t side, size_t row, size_t column)
+{
+    side.data += (Py_ssize_t)row * side.row_stride + (Py_ssize_t)column * side.column_stride;
+    return side;
+}
+
 /* The next block of columns of a side whose columns lie together: the processor does not foresee them. */
 INLINE void fetch_columns(side_t side, size_t bytes, size_t start)
 {
@@ -417,32 +446,48 @@ INLINE void fetch_columns(side_t side, size_t bytes, size_t start)
             PREFETCH(side.data + (Py_ssize_t)(start + i) * side.column_stride + byte);
 }
 
+/* The values in a row of memory. */
+#define PACK_ROW(name, type, means)                                                                                    \
+    INLINE void name##_row(side_t side, const char *from, size_t size, float *to)                                      \
+    {                                                                                                                  \
+        (void)side;                                                                                                    \
+        for (; size >= LINE; size -= LINE, from += LINE * sizeof(type), to += LINE) {                                  \
+            for (size_t byte = 0; byte < LINE * sizeof(type); byte += LINE)                                            \
+                PREFETCH(from + AHEAD + byte);                                                                         \
+            for (size_t i = 0; i < LINE; i++) {                                                                        \
+                type value;                                                                                            \
+                memcpy(&value, from + i * sizeof(type), sizeof(type));                                                 \
+                to[i] = means;                                                                                         \
+            }                                                                                                          \
+        }                                                                                                              \
+        for (size_t i = 0; i < size; i++) {                                                                            \
+            type value;                                                                                                \
+            memcpy(&value, from + i * sizeof(type), sizeof(type));                                                     \
+            to[i] = means;                                                                                             \
+        }                                                                                                              \
+    }
+
 #define PACK(name, type, means)                                                                                        \
+    PACK_ROW(name, type, means)                                                                                        \
     INLINE void name(side_t side, size_t rows, size_t columns, float *out)                                             \
     {                                                                                                                  \
-        for (size_t start = 0; start < columns;) {                                                                     \
-            int together = side.column_stride == sizeof(type);                                                         \
-            size_t left = columns - start, width = together || left < BLOCK ? left : BLOCK;                            \
+        const int together = side.column_stride == sizeof(type);                                                       \
+        for (size_t row = 0; together && row < rows; row++)                                                            \
+            name##_row(side, side.data + (Py_ssize_t)row * side.row_stride, columns, out + row * columns);             \
+        for (size_t start = 0; !together && start < columns; start += BLOCK) {                                         \
+            size_t left = columns - start, width = left < BLOCK ? left : BLOCK;                                        \
             if (side.row_stride == sizeof(type))                                                                       \
                 fetch_columns(side, rows * sizeof(type), start + BLOCK);                                               \
             for (size_t row = 0; row < rows; row++) {                                                                  \
                 const char *from = side.data + (Py_ssize_t)row * side.row_stride +                                     \
                                    (Py_ssize_t)start * side.column_stride;                                             \
                 float *to = out + row * columns + start;                                                               \
-                if (together)                                                                                          \
-                    for (size_t i = 0; i < width; i++) {                                                               \
-                        type value;                                                                                    \
-                        memcpy(&value, from + i * sizeof(type), sizeof(type));                                         \
-                        to[i] = means;                                                                                 \
-                    }                                                                                                  \
-                else                                                                                                   \
-                    for (size_t i = 0; i < width; i++) {                                                               \
-                        type value;                                                                                    \
-                        memcpy(&value, from + (Py_ssize_t)i * side.column_stride, sizeof(type));                       \
-                        to[i] = means;                                                                                 \
-                    }                                                                                                  \
+                for (size_t i = 0; i < width; i++) {                                                                   \
+                    type value;                                                                                        \
+                    memcpy(&value, from + (Py_ssize_t)i * side.column_stride, sizeof(type));                           \
+                    to[i] = means;                                                                                     \
+                }                                                                                                      \
             }                                                                                                          \
-            start += width;                                                                                            \
         }                                                                                                              \
     }
 
@@ -454,13 +499,21 @@ PACK(pack_uint8, uint8_t, (float)(value - side.zero) * side.scale)
 PACK(pack_int16, int16_t, (float)(value - side.zero) * side.scale)
 PACK(pack_uint16, uint16_t, (float)(value - side.zero) * side.scale)
 
-/* A tile as contiguous floats: the side's own where they are that already. */
-INLINE const char *floats_of(side_t side, size_t rows, size_t columns, float *out)
+/* Packs a tile, or a stripe of it; `below` rows of the tile come after it. */
+INLINE void pack(side_t side, size_t rows, size_t columns, float *out, size_t below, level_t level)
 {
-    const Py_ssize_t item = sizeof(float);
-    if (side.kind == FLOAT32 && side.column_stride == item &&
-        (rows == 1 || side.row_stride == (Py_ssize_t)columns * item))
-        return side.data;
+#ifdef X86
+    if (level != PLAIN && side.kind == FLOAT16 && rows == 1 && side.column_stride == sizeof(uint16_t)) {
+        halves_avx2(side.data, columns, out);
+        return;
+    }
+    if (level != PLAIN && side.kind == FLOAT32 && side.row_stride == sizeof(float)) {
+        const size_t bytes = (rows + below) * sizeof(float);
+        transpose_avx2(side.data, side.column_stride, rows, columns, out, bytes < FORESEEN ? bytes : FORESEEN);
+        return;
+    }
+#endif
+    (void)level;
     switch (side.kind) {
     case FLOAT32: pack_float32(side, rows, columns, out); break;
     case FLOAT16: pack_float16(side, rows, columns, out); break;
@@ -470,7 +523,74 @@ INLINE const char *floats_of(side_t side, size_t rows, size_t columns, float *ou
     case INT16: pack_int16(side, rows, columns, out); break;
     case UINT16: pack_uint16(side, rows, columns, out); break;
     }
-    return (const char *)out;
+}
+
+/* Values of two sides in rows, one after the other in the lanes; a row is full, or the rows are contiguous. */
+INLINE void add_floats(rows_t x, rows_t y, size_t rows, size_t columns, size_t x_ahead, size_t y_ahead, lanes_t lanes,
+                       level_t level)
+{
+    if (columns % LANES) {
+        columns *= rows;
+        rows = 1;
+    }
+    for (; rows; rows--, x.data += x.stride, y.data += y.stride) {
+        const size_t full = columns / LANES;
+        add_full_rows(x.data, y.data, full, lanes, x_ahead, y_ahead, level);
+        add_rows(x.data + full * ROW_BYTES, y.data + full * ROW_BYTES, 1, columns % LANES, lanes);
+    }
+}
+
+/* The values of a tile, packed by pieces of a row or by stripes of rows, which are added while a cache holds them. Each
+ * of them but the last has full rows of the lanes. */
+INLINE void add_packed(side_t a, side_t b, size_t rows, size_t columns, rows_t x, rows_t y, lanes_t lanes,
+                       level_t level)
+{
+    const int pack_a = x.data != a.data, pack_b = y.data != b.data;
+    const int by_stripes = columns >= WIDE && STRIPE * columns % LANES == 0;
+    const size_t height = by_stripes ? STRIPE : rows, width = rows == 1 ? PIECE : columns;
+    const size_t x_ahead = pack_a ? 0 : rows == 1 ? AHEAD : (size_t)x.stride;
+    const size_t y_ahead = pack_b ? 0 : rows == 1 ? AHEAD : (size_t)y.stride;
+    for (size_t row = 0; row < rows; row += height)
+        for (size_t column = 0; column < columns; column += width) {
+            const size_t high = rows - row < height ? rows - row : height;
+            const size_t wide = columns - column < width ? columns - column : width;
+            const rows_t from_x = {x.data + (Py_ssize_t)row * x.stride + column * sizeof(float), x.stride};
+            const rows_t from_y = {y.data + (Py_ssize_t)row * y.stride + column * sizeof(float), y.stride};
+            if (pack_a)
+                pack(side_at(a, row, column), high, wide, (float *)from_x.data, row ? 0 : rows - high, level);
+            if (pack_b)
+                pack(side_at(b, row, column), high, wide, (float *)from_y.data, row ? 0 : rows - high, level);
+            add_floats(from_x, from_y, high, wide, x_ahead, y_ahead, lanes, level);
+        }
+}
+
+/* Where the floats of a tile are, or are going to be packed. */
+INLINE rows_t floats_of(side_t side, size_t rows, size_t columns, float *out)
+{
+    const Py_ssize_t item = sizeof(float), width = (Py_ssize_t)columns * item;
+    const int are_contiguous = rows == 1 || side.row_stride == width || columns % LANES == 0;
+    if (side.kind == FLOAT32 && side.column_stride == item && are_contiguous)
+        return (rows_t){side.data, rows == 1 ? width : side.row_stride};
+    return (rows_t){(const char *)out, width};
+}
+
+/* Adds a tile, whose floats are in `x` and `y` afterwards. */
+INLINE void add_tile(side_t a, side_t b, size_t rows, size_t columns, rows_t *x, rows_t *y, float *scratch,
+                     lanes_t totals, int64_t *counts, level_t level)
+{
+    double squares = 0;
+    lanes_t lanes;
+    memset(lanes, 0, sizeof lanes);
+    *x = floats_of(a, rows, columns, scratch);
+    *y = floats_of(b, rows, columns, scratch + CHUNK);
+    add_packed(a, b, rows, columns, *x, *y, lanes, level);
+    for (size_t i = 0; i < LANES; i++)
+        squares += lanes[0][i] + lanes[1][i];
+    for (size_t row = 0; !(squares <= DBL_MAX) && row < rows; row++)
+        count_odd(x->data + (Py_ssize_t)row * x->stride, y->data + (Py_ssize_t)row * y->stride, columns, counts);
+    for (size_t sum = 0; sum < SUMS; sum++)
+        for (size_t i = 0; i < LANES; i++)
+            totals[sum][i] += lanes[sum][i];
 }
 
 /* A pair, the size of both and of their tiles, and where the results go; the scratch has room for four tiles. */
@@ -526,7 +646,7 @@ INLINE void pick(side_t *side, const char *floats, Py_ssize_t column, size_t col
 }
 
 /* 0 where a file cannot be read. */
-INLINE int add_pair(pair_t pair, int fused)
+INLINE int add_pair(pair_t pair, level_t level)
 {
     for (Py_ssize_t row = 0; row < pair.rows; row += pair.tile_rows)
         for (Py_ssize_t column = 0; column < pair.columns; column += pair.tile_columns) {
@@ -537,13 +657,12 @@ INLINE int add_pair(pair_t pair, int fused)
             side_t b_tile = tile_of(pair.b, row, column, columns, pair.scratch + CHUNK);
             if (!a_tile.data || !b_tile.data)
                 return 0;
-            const char *a = floats_of(a_tile, rows, columns, pair.scratch + 2 * CHUNK);
-            const char *b = floats_of(b_tile, rows, columns, pair.scratch + 3 * CHUNK);
-            add_chunk(a, b, rows * columns, pair.totals, pair.counts, fused);
+            rows_t a, b;
+            add_tile(a_tile, b_tile, rows, columns, &a, &b, pair.scratch + 2 * CHUNK, pair.totals, pair.counts, level);
             if (pair.channels.count)
                 add_channels(a, b, rows, columns, row, column, pair.channels);
-            pick(&pair.a, a, column, columns);
-            pick(&pair.b, b, column, columns);
+            pick(&pair.a, a.data, column, columns);
+            pick(&pair.b, b.data, column, columns);
         }
     return 1;
 }
@@ -554,16 +673,16 @@ typedef struct {
     int (*add_pair)(pair_t);
 } variant_t;
 
-#define VARIANT(function, fused, attribute)                                                                            \
+#define VARIANT(function, level, attribute)                                                                            \
     attribute static int function(pair_t pair)                                                                         \
     {                                                                                                                  \
-        return add_pair(pair, fused);                                                                                  \
+        return add_pair(pair, level);                                                                                  \
     }
 
-VARIANT(add_pair_plain, 0, )
+VARIANT(add_pair_plain, PLAIN, )
 #ifdef X86
-VARIANT(add_pair_avx2, 1, __attribute__((target("avx2,fma"))))
-VARIANT(add_pair_avx512, 1, __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))))
+VARIANT(add_pair_avx2, WITH_AVX2, FOR_AVX2)
+VARIANT(add_pair_avx512, WITH_AVX512, FOR_AVX512)
 #endif
 
 static const variant_t plain = {"plain C", add_pair_plain};
@@ -575,9 +694,10 @@ static const variant_t *variant(const char *name)
     static const variant_t avx512 = {"AVX-512", add_pair_avx512}, avx2 = {"AVX2", add_pair_avx2};
     __builtin_cpu_init();
     if ((!name || !strcmp(name, avx512.name)) && __builtin_cpu_supports("avx512f") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl") && has_f16c())
         return &avx512;
-    if ((!name || !strcmp(name, avx2.name)) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if ((!name || !strcmp(name, avx2.name)) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
         return &avx2;
 #endif
     return !name || !strcmp(name, plain.name) ? &plain : NULL;
@@ -605,7 +725,7 @@ static PyObject *py_use(PyObject *module, PyObject *args)
     return PyBool_FromLong(found != NULL);
 }
 
-/* A side, as compiled.py describes it. */
+/* A side, as summation.py describes it. */
 static int as_side(PyObject *given, void *into)
 {
     unsigned long long data, places, picked;
@@ -662,7 +782,7 @@ static PyObject *result_of(const part_t *part)
                          (long long)counts[4], (long long)counts[5], (long long)counts[6]);
 }
 
-/* A table, as compiled.py describes it. */
+/* A table, as summation.py describes it. */
 static int as_pair(PyObject *given, pair_t *pair)
 {
     unsigned long long sums;
@@ -767,7 +887,7 @@ static PyMethodDef methods[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "kernel", "The sums of a pair of tensors in one pass; see lanes.py.", -1, methods,
+    PyModuleDef_HEAD_INIT, "kernel", "The sums of a pair of tensors in one pass; see tiles.py.", -1, methods,
     NULL, NULL, NULL, NULL,
 };
 

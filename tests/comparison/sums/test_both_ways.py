@@ -21,8 +21,8 @@ from sgsdump import compare, open_dump
 from sgsdump.comparison.metrics import METRICS
 from sgsdump.comparison.same_values import probe_all
 from sgsdump.comparison.sums import summation, tiles
-from sgsdump.comparison.sums.summation import pair_sums
-from sgsdump.comparison.sums.tiles import CHUNK, LANES, PART, Picked
+from sgsdump.comparison.sums.summation import pair_sums, sums_of_each
+from sgsdump.comparison.sums.tiles import CHUNK, LANES, PART, ChannelSums, Picked, ToSum
 from sgsdump.errors import FileChanged
 from sgsdump.files.mapped import map_file, view
 from sgsdump.tensors.tensor import Quant, Tensor, Values, values_of
@@ -173,6 +173,33 @@ def test_transposed_layouts(vectors, shape):
         kernels, numpys = both_ways(a, b)
         assert kernels == numpys
         assert pair_sums(Values(a), Values(b)).d1 == pytest.approx(nchw.size * 0.1, rel=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8])
+@pytest.mark.parametrize("shape", [(1, 128, 64, 64), (2, 208, 9, 70), (1, 512, 20, 20), (1, 720, 33, 16)])
+def test_transposed_layouts_of_wide_tiles(vectors, shape, dtype):
+    """Tiles are summed by stripes of 16 rows; a side whose rows are contiguous is not packed."""
+    rng = np.random.default_rng(12)
+    nchw = rng.integers(-100, 100, shape).astype(dtype)
+    nhwc = np.ascontiguousarray(rng.standard_normal(shape, np.float32).transpose(0, 2, 3, 1))
+    for odd in (0.0, math.nan, -math.inf):
+        nhwc[0, 3, 5, 7] = odd
+        for a, b in ((nchw, nhwc.transpose(0, 3, 1, 2)), (nchw.transpose(0, 2, 3, 1), nhwc)):
+            kernels, numpys = both_ways(a, b)
+            assert kernels == numpys
+
+
+@pytest.mark.parametrize("shape", [(1, 128, 64, 64), (1, 20, 33, 16), (1, 512, 20, 20)])
+def test_channels_of_transposed_layouts(vectors, shape):
+    rng = np.random.default_rng(13)
+    nchw = rng.standard_normal(shape, np.float32)
+    nhwc = np.ascontiguousarray(rng.standard_normal(shape, np.float32).transpose(0, 2, 3, 1))
+    for axis, a, b in ((1, nchw, nhwc.transpose(0, 3, 1, 2)), (3, nchw.transpose(0, 2, 3, 1), nhwc)):
+        channels = ChannelSums(a.shape, axis, skip=1)
+        list(sums_of_each([ToSum(Values(a), Values(b), True, channels=channels)]))
+        others = tuple(i for i in range(4) if i != axis)
+        expected = np.abs(a - b).sum(others, np.float64), np.abs(b).sum(others, np.float64)
+        np.testing.assert_allclose(channels.totals, expected, rtol=1e-5)
 
 
 def test_a_tensor_of_several_parts(vectors):
