@@ -12,7 +12,7 @@ AIMET, ``model.encodings`` of ``QuantizationSimModel.export``, in three versions
 The integers of version 1.0.0 are 0 … 2^bw - 1, and ``offset`` is the integer of the minimum: ``min = offset * scale``,
 ``max = (offset + 2^bw - 1) * scale``. Those of version 2.0.0 are the integers of ``output_dtype``:
 ``min = (lowest - y_zero_point) * y_scale``. Encodings of blocks are merged into one range. Encodings without integers
-(float types) and without ``y_scale`` (scales of blocks in two factors) have no range and are skipped.
+(float types), without ``y_scale`` (scales of blocks in two factors) and of 32 bits (biases) are skipped.
 
 AMD Quark, the file of the option ``SaveAndRestore``: ``{"tensors_range": {"conv1": [[-1.0], [0.99]]}}``.
 
@@ -104,6 +104,8 @@ def _of_version_1(entry: dict[str, Any], where: str) -> Range | None:
     if str(entry.get("dtype", "INT")).upper() != "INT":
         return None
     bits = _bits(entry.get("bw"), where)
+    if bits == MOST_BITS:
+        return None
     scale, offset = (_numbers(entry.get(key), f"{where}: {key}") for key in ("scale", "offset"))
     bounds = _scaled(scale, offset, offset + (2.0**bits - 1), bits, where)
     return bounds if entry.get("enc_type", "PER_TENSOR") in ("PER_TENSOR", "PER_CHANNEL") else _merged(bounds)
@@ -114,6 +116,8 @@ def _of_version_2(entry: dict[str, Any], where: str) -> Range | None:
     if kind is None or "y_scale" not in entry:
         return None
     bits = _bits(int(kind[2]), where)
+    if bits == MOST_BITS:
+        return None
     lowest = 0.0 if kind[1] else -(2.0 ** (bits - 1))
     zero = entry.get("y_zero_point")
     scale = _numbers(entry["y_scale"], f"{where}: y_scale")
