@@ -147,13 +147,13 @@ def _of_file(path: Path, head: bytes) -> FormatError:
         )
     if holds_ranges(path, head):
         return FormatError(
-            f"{path} holds calibration ranges, not tensors. Draw a dump against them: sgsdump histogram DUMP {typed}, "
-            "or compare them with other ranges: sgsdump compare"
+            f"{path} is not a dump: it holds calibration ranges. Draw a dump against the ranges: sgsdump histogram "
+            f"DUMP {typed}; or compare them with other ranges: sgsdump compare {typed} OTHER"
         )
     if _PROFILE.search(head):
         return FormatError(
-            f"{path} is a profile: it holds times and shapes, but no values of tensors. Dump the values of the model: "
-            "sgsdump dump -m MODEL -i INPUT"
+            f"{path} is a profile, not a dump: it holds times and shapes, but no values of tensors. Dump the values of "
+            "the model: sgsdump dump -m MODEL -i INPUT"
         )
     ways: list[tuple[str, str]] = []
     kind = next((kind for kind in _KINDS if kind.signature and head.startswith(kind.signature)), None)

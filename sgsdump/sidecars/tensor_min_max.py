@@ -50,7 +50,7 @@ def read_ranges(path: Path | str) -> dict[str, Range]:
     if the file cannot be read.
     """
     path = Path(path)
-    if path.is_dir() or path.name == nncf_statistics.METADATA:
+    if nncf_statistics.recognises(path):
         return _from_tool(nncf_statistics.read(path), path)
     data = read_bytes(path, PICKLE_LIMIT)
     if is_pickle(data):
@@ -71,8 +71,8 @@ def read_ranges(path: Path | str) -> dict[str, Range]:
 
 def holds_ranges(path: Path, head: bytes = b"") -> bool:
     """Return whether a file or folder is of one of the forms, by its first bytes; a pickle by its ending."""
-    if path.is_dir() or path.name == nncf_statistics.METADATA:
-        return nncf_statistics.recognises(path)
+    if nncf_statistics.recognises(path):
+        return True
     if is_pickle(head):
         return path.suffix.lower() in (".pkl", ".pickle")
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
