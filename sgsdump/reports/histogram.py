@@ -164,8 +164,8 @@ def histogram(
     dump : Dump, str or Path
         Dump of the float model, or the path of a dump in any format.
     ranges : str, Path, mapping or FixedModel, optional
-        Calibration ranges: a ``tensor_min_max.txt``, a quant file, {tensor name: ``Range``}, or the result of
-        ``calibrate``. If ``ranges`` is None, the histograms show no calibration ranges.
+        Calibration ranges: a ``tensor_min_max.txt``, a quant file, ranges of AIMET, Quark or NNCF, {tensor name:
+        ``Range``}, or the result of ``calibrate``. If ``ranges`` is None, the histograms show no calibration ranges.
 
     Returns
     -------

@@ -43,9 +43,8 @@ METADATA = "statistics_metadata.json"
 KIND = "MinMaxTensorStatistic"
 MOST_BYTES = 16 << 20
 _HEAD = 4096
-_KEY = re.compile(rf"{KIND}_(.+)_(?:TargetType\.)?([A-Z_]+|[0-9])_([0-9]{{1,4}})", re.DOTALL)
+_KEY = re.compile(rf"{KIND}_(.+)_([0-9])_([0-9]{{1,4}})", re.DOTALL)
 _PLACES = {"3": "input", "4": "output", "5": "weight"}
-_PLACES |= {"PRE_LAYER_OPERATION": "input", "POST_LAYER_OPERATION": "output", "OPERATION_WITH_WEIGHTS": "weight"}
 _TYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8"}
 _LENGTH = struct.Struct("<Q")
 
@@ -102,7 +101,7 @@ def _header(data: bytes, path: Path) -> dict[str, Any]:
 
 def _values(data: bytes, header: dict[str, Any], name: str, path: Path) -> np.ndarray:
     """Return the values of one tensor as a flat float64 array."""
-    entry = header.get(name)
+    entry: Any = header.get(name)
     try:
         dtype = np.dtype(_TYPES[entry["dtype"]])
         first, last = entry["data_offsets"]
@@ -111,7 +110,9 @@ def _values(data: bytes, header: dict[str, Any], name: str, path: Path) -> np.nd
         if not whole or last - first != math.prod(shape) * dtype.itemsize or header[""] + last > len(data):
             raise ValueError
     except (TypeError, KeyError, ValueError):
-        raise FormatError(f"{path} has no values {name!r} of a float type. Let NNCF write the statistics again") from None
+        raise FormatError(
+            f"{path} has no values {name!r} of a float type. Let NNCF write the statistics again"
+        ) from None
     if last == first:
         raise FormatError(f"{path} has no {name!r}: it is empty. Let NNCF write the statistics again")
     return np.frombuffer(data, dtype, math.prod(shape), header[""] + first).astype(np.float64)

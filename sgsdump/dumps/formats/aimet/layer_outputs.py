@@ -72,9 +72,11 @@ def read(path: Path) -> Dump:
     records: list[Record] = []
     for index, name in enumerate(order):
         try:
-            records.append(Record("out", 0, index, "", _tensor(inside(path, files[name]), name)))
+            tensor = _tensor(inside(path, files[name]), name)
         except FormatError as error:
             notes.append(Damage.left_out(error))
+            continue
+        records.append(Record("out", 0, index, "", tensor))
     if not records:
         raise FormatError(f"{path} has no tensor{f' ({notes[-1]})' if notes else ''}")
     return Dump(records, FORMAT.name, None, path, notes)

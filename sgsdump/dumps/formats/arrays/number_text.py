@@ -6,10 +6,11 @@
     0.25 -1.5e-3 nan           one value a line, or rows
     --------                   a line of signs ends a channel
 
-``numpy.savetxt``, ``print``, spreadsheets and ncnn's ``pretty_print`` write such files. Values are float32, unless a comment ``# dtype: int64``
-or the name of the file gives another type. The shape is that of the comment or of the name, else (rows, columns), or
-(channels, rows, columns) if lines of signs separate equal channels; one value a line is flat, without a shape. A first row of column names is skipped, and with it the column of row numbers
-that pandas writes under an empty name.
+``numpy.savetxt``, ``print``, spreadsheets and ncnn's ``pretty_print`` write such files. Values are float32, unless a
+comment ``# dtype: int64`` or the name of the file gives another type. The shape is that of the comment or of the name,
+else (rows, columns), or (channels, rows, columns) if lines of signs separate equal channels; one value a line is flat,
+without a shape. A first row of column names is skipped, and with it the column of row numbers that pandas writes under
+an empty name.
 """
 
 from __future__ import annotations
