@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from vendor_files import VENDORS, unpacked
 
 from sgsdump import histogram
 from sgsdump.cli import main
@@ -21,21 +22,20 @@ from sgsdump.errors import FormatError
 from sgsdump.sidecars.tensor_min_max import holds_ranges, read_ranges
 from sgsdump.tensors.types import Range
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "vendors"
-AIMET = [GOLDEN / "aimet" / f"good_{version}.encodings" for version in ("0_6_1", "1_0_0", "2_0_0")]
-QUARK, NNCF = GOLDEN / "quark", GOLDEN / "nncf"
+AIMET = [unpacked("aimet") / f"good_{version}.encodings" for version in ("0_6_1", "1_0_0", "2_0_0")]
+QUARK, NNCF = unpacked("quark"), unpacked("nncf")
 CONV, RELU = "/block/conv2/Conv_output_0", "/block/relu/Relu_output_0"
 
 
 @pytest.fixture(scope="module")
 def values() -> dict[str, np.ndarray]:
     """The values of each tensor, by tensor: an axis for the calibration input, and a flat axis."""
-    model = onnx.load(GOLDEN / "net.onnx")
+    model = onnx.load(VENDORS / "net.onnx")
     names = [name for node in model.graph.node for name in node.output]
     del model.graph.output[:]
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    inputs = np.load(GOLDEN / "calibration.npy")
+    inputs = np.load(VENDORS / "calibration.npy")
     found: dict[str, list[np.ndarray]] = {"data": [each.ravel() for each in inputs]}
     for each in inputs:
         for name, array in zip(names, session.run(None, {"data": each})):
@@ -44,7 +44,7 @@ def values() -> dict[str, np.ndarray]:
 
 
 def weights(name: str) -> np.ndarray:
-    initializers = onnx.load(GOLDEN / "net.onnx").graph.initializer
+    initializers = onnx.load(VENDORS / "net.onnx").graph.initializer
     array = next(onnx.numpy_helper.to_array(each) for each in initializers if each.name == name)
     return array.reshape(len(array), -1)
 
@@ -88,7 +88,7 @@ def test_nncf_has_the_means_over_the_inputs(values: dict[str, np.ndarray]) -> No
 @pytest.mark.parametrize(
     ("good", "bad", "first"),
     [
-        (AIMET[1], GOLDEN / "aimet" / "weight_1_0_0.encodings", "w2"),
+        (AIMET[1], unpacked("aimet") / "weight_1_0_0.encodings", "w2"),
         (NNCF / "good", NNCF / "weight", "/block/conv2/Conv_weight_1"),
     ],
 )
@@ -111,13 +111,13 @@ def test_a_dump_is_drawn_against_the_ranges_of_nncf(
     values: dict[str, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ["-m", f"{GOLDEN / 'net.onnx'}", "-i", f"{GOLDEN / 'input.npy'}", "-o", "float.bin"]
+    words = ["-m", f"{VENDORS / 'net.onnx'}", "-i", f"{VENDORS / 'input.npy'}", "-o", "float.bin"]
     assert main(["dump", *words]) == 0
     assert main(["histogram", "float.bin", str(NNCF / "good")]) == 0
     found = histogram("float.bin", NNCF / "good")
     assert [layer.name for layer in found.troubled] == [RELU]
     layer = found[RELU]
-    assert np.array_equal(np.load(GOLDEN / "input.npy"), np.load(GOLDEN / "calibration.npy")[0])
+    assert np.array_equal(np.load(VENDORS / "input.npy"), np.load(VENDORS / "calibration.npy")[0])
     limits = values[RELU].min(1).mean(), values[RELU].max(1).mean()
     assert layer.limits == pytest.approx(limits, abs=1e-6)
     assert layer.outside == np.count_nonzero(values[RELU][0] > limits[1]) == 1
@@ -126,7 +126,7 @@ def test_a_dump_is_drawn_against_the_ranges_of_nncf(
 
 def test_ranges_are_named_by_node_if_the_tensor_has_another_name(tmp_path: Path) -> None:
     """The names of AIMET's analyser: ``prob`` is the output of ``/Softmax``."""
-    words = ["-m", f"{GOLDEN / 'net.onnx'}", "-i", f"{GOLDEN / 'input.npy'}", "-o", f"{tmp_path / 'float.bin'}"]
+    words = ["-m", f"{VENDORS / 'net.onnx'}", "-i", f"{VENDORS / 'input.npy'}", "-o", f"{tmp_path / 'float.bin'}"]
     assert main(["dump", *words]) == 0
     (tmp_path / "activations.json").write_text(
         json.dumps({"_Softmax_output_0": [0.0, 0.1], "_relu1_Relu_output_0": [0, 1]})

@@ -82,7 +82,7 @@ def vendors() -> Iterator[Seed]:
     text = json.dumps(header).encode()
     statistics = {
         "statistics_metadata.json": json.dumps({"mapping": mapping, "backend": "ONNX"}).encode(),
-        "a.safetensors": struct.pack("<Q", len(text)) + text + np.float32([-1, -2, 3, 4]).tobytes(),
+        "a.safetensors": struct.pack("<Q", len(text)) + text + np.array([-1, -2, 3, 4], np.float32).tobytes(),
     }
     yield Seed("tensor_min_max", "statistics", statistics)
     outputs = {

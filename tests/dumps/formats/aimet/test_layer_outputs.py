@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from dumps.formats.read_only_folder import ReadOnlyFolder
+from vendor_files import VENDORS, unpacked
 
 from sgsdump import Dump, compare, list_runs, open_dump
 from sgsdump.cli import main
@@ -15,8 +16,7 @@ from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.errors import ConfigError, FormatError
 from sgsdump.reports.comparison import REPORTS
 
-GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "vendors"
-INT8, WEIGHT = GOLDEN / "aimet" / "outputs_int8", GOLDEN / "aimet" / "outputs_weight"
+INT8, WEIGHT = unpacked("aimet") / "outputs_int8", unpacked("aimet") / "outputs_weight"
 RUN = "outputs/layer_outputs_0"
 CONV = "/block/conv2/Conv_output_0"
 
@@ -36,7 +36,7 @@ class TestReadOnlyFolder(ReadOnlyFolder):
 @pytest.fixture(scope="module")
 def float_dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("float") / "float.bin"
-    assert main(["dump", "-m", f"{GOLDEN / 'net.onnx'}", "-i", f"{GOLDEN / 'input.npy'}", "-o", f"{path}"]) == 0
+    assert main(["dump", "-m", f"{VENDORS / 'net.onnx'}", "-i", f"{VENDORS / 'input.npy'}", "-o", f"{path}"]) == 0
     return path
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from vendor_files import VENDORS, unpacked
 
 from sgsdump import compare, open_dump
 from sgsdump.cli import main
@@ -17,14 +18,13 @@ from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.dumps.io import save_dump
 from sgsdump.reports.comparison import REPORTS
 
-GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "vendors"
 CONV = "/block/conv2/Conv_output_0"
 
 
 @pytest.fixture
 def float_dump(tmp_path: Path) -> Path:
     path = tmp_path / "float.bin"
-    assert main(["dump", "-m", f"{GOLDEN / 'net.onnx'}", "-i", f"{GOLDEN / 'input.npy'}", "-o", f"{path}"]) == 0
+    assert main(["dump", "-m", f"{VENDORS / 'net.onnx'}", "-i", f"{VENDORS / 'input.npy'}", "-o", f"{path}"]) == 0
     return path
 
 
@@ -38,7 +38,7 @@ def float_dump(tmp_path: Path) -> Path:
 def test_the_map_of_the_float_run_names_a_planted_weight_first(
     tool: str, file: str, shapes: dict[str, tuple[int, ...]], float_dump: Path, tmp_path: Path
 ) -> None:
-    good, weight, names = GOLDEN / tool / "good", GOLDEN / tool / "weight", tmp_path / "names.json"
+    good, weight, names = unpacked(tool) / "good", unpacked(tool) / "weight", tmp_path / "names.json"
     dump = open_dump(good)
     assert {name: dump[name].shape for name in shapes} == shapes
     assert main(["compare", f"{good}", f"{float_dump}", "--match-by-value", "--write-name-map", f"{names}"]) == 0
