@@ -5,6 +5,7 @@ examples:
   sgsdump histogram float.bin quant_param.json -o Histograms_cat
   sgsdump histogram atb_dump_data/data/0_4711
   sgsdump histogram padded_integers.bin log/tensor_min_max.txt --parse-net parse_net.txt
+  sgsdump histogram float.bin net.encodings
 
 the charts:
   The blue histogram shows how often each value occurs. Red dashed lines:
@@ -13,8 +14,9 @@ the charts:
 
 the inputs:
   Use a dump of the float model, and the ranges of the same model:
-  log/tensor_min_max.txt, or the SDK's quant_param as JSON or pickle. Without
-  ranges, the red lines are left out.
+  log/tensor_min_max.txt, the SDK's quant_param as JSON or pickle, AIMET's
+  .encodings, Quark's tensors_range, or a folder of NNCF's statistics
+  (docs/formats/vendors.md). Without ranges, the red lines are left out.
 
 a cluster (--scheduler):
   The workers of a Dask cluster (pip install 'sgsdump[cluster]') read the dump
@@ -72,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="TENSOR_MIN_MAX",
         nargs="?",
-        help="calibrated ranges: text, JSON or pickle",
+        help="calibrated ranges, in any of the forms above",
     )
     source = parser.add_argument_group("input dump")
     add_parse_net(source)

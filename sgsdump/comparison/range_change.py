@@ -10,11 +10,12 @@ compared with the union of the other side's channels.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from sgsdump.files.names import word
 from sgsdump.tensors.types import Range
 
 SAMPLE, BENCHMARK, NEITHER, SHIFTED = "sample", "benchmark", "equal", "shifted"
@@ -52,13 +53,29 @@ class RangeChanges:
 
 
 def compare_ranges(sample: Mapping[str, Range], benchmark: Mapping[str, Range]) -> RangeChanges:
-    """Compare the ranges of all tensors of both sides."""
-    changes = [_change(name, sample[name], bounds) for name, bounds in benchmark.items() if name in sample]
+    """Compare the ranges of all tensors of both sides.
+
+    Names are paired as those of dumps: exactly, then by the only names that are equal without special characters.
+    """
+    pairs = {name: name for name in benchmark if name in sample}
+    rest = _by_word(name for name in sample if name not in pairs)
+    for key, names in _by_word(name for name in benchmark if name not in pairs).items():
+        if len(names) == len(rest.get(key, [])) == 1:
+            pairs[names[0]] = rest[key][0]
+    changes = [_change(name, sample[pairs[name]], bounds) for name, bounds in benchmark.items() if name in pairs]
+    paired = set(pairs.values())
     return RangeChanges(
         tuple(sorted(changes, key=lambda change: -change.apart)),
-        tuple(name for name in sample if name not in benchmark),
-        tuple(name for name in benchmark if name not in sample),
+        tuple(name for name in sample if name not in paired),
+        tuple(name for name in benchmark if name not in pairs),
     )
+
+
+def _by_word(names: Iterable[str]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(word(name), []).append(name)
+    return groups
 
 
 def _change(name: str, sample: Range, benchmark: Range) -> RangeChange:

@@ -23,12 +23,15 @@ from sgsdump.files.bounded_read import open_file
 from sgsdump.files.escaping import quoted
 from sgsdump.files.folder import files_below, in_order
 from sgsdump.plugins import SWITCH, are_left_out
+from sgsdump.sidecars.tensor_min_max import holds_ranges
 
 MODELS = (".tflite", ".onnx", ".xml", ".prototxt", ".caffemodel")
 _RAW = (".raw", ".bin", ".dat", "")
 _TEXT = (".txt", ".csv", ".tsv", ".log", ".md")
 _MOST_LIKELY, _SHOWN, _LISTED, _TRIED = 3, 4, 3, 20
 _PLAUSIBLE, _SHARE = 0.9, 0.2
+# onnxruntime's profile, and traces of the same format that torch and other tools write.
+_PROFILE = re.compile(rb'\A\s*(?:\[\s*\{\s*"cat"\s*:\s*"|\{.{0,4000}?"traceEvents"\s*:)', re.DOTALL)
 
 
 class Kind(NamedTuple):
@@ -141,6 +144,16 @@ def _of_file(path: Path, head: bytes) -> FormatError:
         return FormatError(
             f"{path} is a model, not a dump; dump it first: sgsdump simulate -m {typed} -t Float|Fixed -i INPUT "
             f"(see sgsdump simulate --help)"
+        )
+    if holds_ranges(path, head):
+        return FormatError(
+            f"{path} is not a dump: it holds calibration ranges. Draw a dump against the ranges: sgsdump histogram "
+            f"DUMP {typed}; or compare them with other ranges: sgsdump compare {typed} OTHER"
+        )
+    if _PROFILE.search(head):
+        return FormatError(
+            f"{path} is a profile, not a dump: it holds times and shapes, but no values of tensors. Dump the values of "
+            "the model: sgsdump dump -m MODEL -i INPUT"
         )
     ways: list[tuple[str, str]] = []
     kind = next((kind for kind in _KINDS if kind.signature and head.startswith(kind.signature)), None)

@@ -164,8 +164,8 @@ def histogram(
     dump : Dump, str or Path
         Dump of the float model, or the path of a dump in any format.
     ranges : str, Path, mapping or FixedModel, optional
-        Calibration ranges: a ``tensor_min_max.txt``, a quant file, {tensor name: ``Range``}, or the result of
-        ``calibrate``. If ``ranges`` is None, the histograms show no calibration ranges.
+        Calibration ranges: a ``tensor_min_max.txt``, a quant file, ranges of AIMET, Quark or NNCF, {tensor name:
+        ``Range``}, or the result of ``calibrate``. If ``ranges`` is None, the histograms show no calibration ranges.
 
     Returns
     -------
@@ -225,8 +225,18 @@ def matched_ranges(dump: Dump, ranges: Mapping[str, Range] | None, dump_name: st
         return Matched({}, frozenset())
     if not ranges:
         raise ConfigError(f"{ranges_name}: no ranges found. Calibrate again, or give another file")
-    names = [record.name for record in layers(dump)]
+    records = layers(dump)
+    names = [record.name for record in records]
     pairs = pair_ranges(names, ranges)
+    # NNCF and AIMET's analyser name an output by its node.
+    nodes: dict[str, list[str]] = {}
+    for record in records:
+        nodes.setdefault(f"{record.op_type}_output_{record.slot}", []).append(record.name)
+    used = set(pairs.values())
+    rest = {name: bounds for name, bounds in ranges.items() if name not in used}
+    for node, name in pair_ranges(nodes, rest).items():
+        if len(nodes[node]) == 1:
+            pairs.setdefault(nodes[node][0], name)
     if not pairs:
         raise ConfigError(
             f"{ranges_name}: no range matches a layer of {dump_name}. Check that both are of the same model "

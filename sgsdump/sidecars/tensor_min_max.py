@@ -1,10 +1,11 @@
-"""tensor_min_max files: the calibrated range of every tensor, in three forms that are recognised by content.
+"""tensor_min_max files: the calibrated range of every tensor, in forms that are recognised by content.
 
 text     tensor_min_max.txt (and softmax_lut_range.txt) of the old SDK: ``Name:conv1, min: -4.527316, max: 4.386048;``,
          one tensor per line in graph order, ``%f`` numbers; a name may contain anything except a line end
 json     quant_param of the newer SDK: a list of {"name": str, "min": [numbers], "max": [numbers], "bit": 8}, with one
          number per tensor or per channel; the SDK's API writes a number instead of a list, both are accepted
 pickle   the same list, pickled (protocol 2 or higher), possibly with ``data`` arrays; read as plain data, not executed
+others   files of AIMET and AMD Quark (``encodings.py``), and a folder of NNCF (``nncf_statistics.py``)
 
 Entries with empty min and max (tensors without a range, which the SDK drops when it saves) are skipped. The SDK lists a
 tensor once per convolution that reads the tensor, with the same range. Different ranges of one tensor are an error.
@@ -24,6 +25,7 @@ from sgsdump.errors import FormatError, ValuesError
 from sgsdump.files.atomic_write import replace_text
 from sgsdump.files.bounded_read import TEXT_LIMIT, read_bytes
 from sgsdump.files.escaping import quoted
+from sgsdump.sidecars import encodings, nncf_statistics
 from sgsdump.sidecars.quant_param_entries import (
     PICKLE_LIMIT,
     QuantParam,
@@ -34,6 +36,7 @@ from sgsdump.sidecars.quant_param_entries import (
 )
 from sgsdump.tensors.types import Range
 
+HEAD_BYTES = 4096
 # Only one way to match a run of digits: two ways would need quadratic time to fail.
 _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|nan|inf)"
 _LINE = re.compile(rf"Name:(.*), min: ({_NUMBER}), max: ({_NUMBER});\s*")
@@ -47,11 +50,15 @@ def read_ranges(path: Path | str) -> dict[str, Range]:
     if the file cannot be read.
     """
     path = Path(path)
+    if nncf_statistics.recognises(path):
+        return _from_tool(nncf_statistics.read(path), path)
     data = read_bytes(path, PICKLE_LIMIT)
     if is_pickle(data):
         return _from_params(parse_pickle(data, path), path)
     text = _decode(data, path)
     start = text[:4096].lstrip()
+    if encodings.recognises(data[:HEAD_BYTES]):
+        return _from_tool(encodings.parse(text, path), path)
     if start.startswith(("[", "{")):
         return _from_params(parse_json(text, path), path)
     if start.startswith("Name:"):
@@ -60,6 +67,17 @@ def read_ranges(path: Path | str) -> dict[str, Range]:
         f"{path} is not a tensor_min_max file: expected lines of 'Name:x, min: a, max: b;', or the JSON or "
         f"pickle list of a quant_param"
     )
+
+
+def holds_ranges(path: Path, head: bytes = b"") -> bool:
+    """Return whether a file or folder is of one of the forms, by its first bytes; a pickle by its ending."""
+    if nncf_statistics.recognises(path):
+        return True
+    if is_pickle(head):
+        return path.suffix.lower() in (".pkl", ".pickle")
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    is_list = text.startswith(b"[") and b'"name"' in text and b'"min"' in text
+    return text.startswith(b"Name:") or is_list or encodings.recognises(head)
 
 
 def write_ranges(ranges: Mapping[str, Range], path: Path | str, form: str = "text") -> None:
@@ -113,6 +131,15 @@ def _to_json(ranges: Mapping[str, Range]) -> str:
         entry: dict[str, Any] = {"name": name, "min": bounds.min.tolist(), "max": bounds.max.tolist()}
         entries.append(entry if bounds.bit is None else {**entry, "bit": bounds.bit})
     return json.dumps(entries, indent=4) + "\n"
+
+
+def _from_tool(found: Iterable[tuple[str, Range]], path: Path) -> dict[str, Range]:
+    ranges: dict[str, Range] = {}
+    for name, bounds in found:
+        _add(ranges, name, bounds, str(path))
+    if not ranges:
+        raise FormatError(f"{path} holds no range of a tensor. Calibrate again, or give another file")
+    return ranges
 
 
 def _from_params(params: Iterable[QuantParam], path: Path) -> dict[str, Range]:

@@ -104,7 +104,7 @@ def test_trouble_is_one_line_and_writes_nothing(dump, ranges, work_folder):
         ((dump, "none.json"), "no range"),
         ((dump, "other.txt"), "zebra"),
         (("missing.bin", ranges), "missing.bin"),
-        ((ranges, ranges), "not a dump"),
+        ((ranges, ranges), "is not a dump: it holds calibration ranges"),
         ((dump, ranges, "-o", "file"), "file"),
         ((dump, ranges, "-o", "."), "contains the current folder"),
         ((dump, ranges, "-o", ".."), "contains the current folder"),

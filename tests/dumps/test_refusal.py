@@ -75,3 +75,24 @@ def test_a_folder_of_other_things(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"\x89PNG")
     with pytest.raises(UnknownFormat, match=r"2 \.png, 1 \.md, 1 \.py\. It looks like images\. Give them"):
         open_dump(tmp_path)
+
+
+PROFILE = b"""[
+{"cat" : "Session","pid" :23865,"tid" :23865,"dur" :982,"ts" :137,"ph" : "X","name" :"model_loading_uri","args" : {}},
+{"cat" : "Node","pid" :23865,"dur" :222,"ts" :13981,"ph" : "X","name" :"/relu1/Relu_kernel_time","args" : {}}]"""
+
+
+@pytest.mark.parametrize("data", [PROFILE, b'{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "cpu_op"}]}'])
+def test_a_profile_has_no_values(data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first lines of a profile of onnxruntime 1.32, and of a trace in the same format."""
+    (tmp_path / "profile.json").write_bytes(data)
+    assert main(["show", str(tmp_path / "profile.json")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "no values of tensors. Dump the values of the model: sgsdump dump -m MODEL -i INPUT" in line
+
+
+def test_ranges_are_no_dump(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "net.encodings").write_text('{"activation_encodings": {"a": [{"min": 0, "max": 1, "bitwidth": 8}]}}')
+    assert main(["show", str(tmp_path / "net.encodings")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "it holds calibration ranges. Draw a dump against the ranges: sgsdump histogram DUMP" in line

@@ -33,7 +33,8 @@ two models (ONNX):
   first. --match-by-value pairs renamed weights. The last lines of the output
   show how to compare the results of the models.
 
-two range files (tensor_min_max.txt or quant files):
+two range files (tensor_min_max.txt, quant files, or ranges of AIMET, Quark or
+NNCF, docs/formats/vendors.md):
   The ranges are compared tensor by tensor; --limit apart=X limits the width of
   the union of both ranges, divided by the width of the narrower range.
 

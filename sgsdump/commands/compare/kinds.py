@@ -7,21 +7,20 @@ from pathlib import Path
 from sgsdump.errors import ConfigError, FormatError
 
 ENDING = ".onnx"
-_HEAD = 4096
 
 
 def holds_ranges(path: Path) -> bool:
-    """Whether a file is ranges by its first bytes: lines of names, or a list of quant parameters. Of a pickle, only
-    what no dump's name ends in."""
-    try:
-        with open(path, "rb") as file:
-            head = file.read(_HEAD)
-    except OSError:
-        return False
-    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if head.startswith(b"\x80"):
-        return path.suffix.lower() in (".pkl", ".pickle")
-    return text.startswith(b"Name:") or (text.startswith(b"[") and b'"name"' in text and b'"min"' in text)
+    """Whether a file or folder is ranges by its first bytes. Of a pickle, only what no dump's name ends in."""
+    from sgsdump.sidecars import tensor_min_max
+
+    head = b""
+    if not path.is_dir():
+        try:
+            with open(path, "rb") as file:
+                head = file.read(tensor_min_max.HEAD_BYTES)
+        except OSError:
+            return False
+    return tensor_min_max.holds_ranges(path, head)
 
 
 def are_models(sample: Path, benchmark: Path) -> bool:

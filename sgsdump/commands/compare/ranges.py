@@ -1,4 +1,4 @@
-"""Two calibrations: ``tensor_min_max`` texts or quant files. Apart: a mode of its own, which reads no dump."""
+"""Two calibrations: ``tensor_min_max`` texts, quant files, or files of other tools. Apart: a mode without dumps."""
 
 from __future__ import annotations
 

@@ -19,10 +19,12 @@ from sgsdump.comparison.naming.pairs_by_layer import pairs_by_layer
 from sgsdump.comparison.naming.sides import Settled, Sides
 from sgsdump.dumps.dump import Dump, Record
 from sgsdump.errors import ConfigError, listed
+from sgsdump.files.names import word
 
 SHOWN = 3
 
 K = TypeVar("K")
+T = TypeVar("T")
 _Operators = Callable[[Output], list[Record]]
 
 
@@ -243,12 +245,16 @@ def _missing(records: list[Record], side: str) -> str:
 def pairs_by_rules(state: Unsettled, rules: Sequence[Rule]) -> None:
     """Pair the sample's rewritten names with the benchmark's names."""
     of_sample, of_benchmark = (_grouped(side, lambda r: (r.io, r.name)) for side in (state.sample, state.benchmark))
+    # Rewritten names of files have _ for every special character.
+    by_word = _grouped(of_benchmark, lambda key: (key[0], word(key[1])))
     pairs: list[Pair] = []
     changed = 0
     for (io, name), records in of_sample.items():
         new_name, used = renamed(name, rules)
         changed += bool(used)
-        others = of_benchmark.get((io, new_name), []) if used else []
+        alike = by_word.get((io, word(new_name)), [])
+        key = alike[0] if (io, new_name) not in of_benchmark and len(alike) == 1 else (io, new_name)
+        others = of_benchmark.get(key, []) if used else []
         pairs += [Pair(a, b, described(used)) for a, b in zip(records, others)]
         if used and not others:
             reason = f"{described(used)} turns the name into {new_name[:200]!r}, which is not in the benchmark"
@@ -268,8 +274,8 @@ def pairs_by_rules(state: Unsettled, rules: Sequence[Rule]) -> None:
     state.take([*pairs, *claims])
 
 
-def _grouped(records: Iterable[Record], key: Callable[[Record], K]) -> dict[K, list[Record]]:
-    groups: defaultdict[K, list[Record]] = defaultdict(list)
-    for record in records:
-        groups[key(record)].append(record)
+def _grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    groups: defaultdict[K, list[T]] = defaultdict(list)
+    for item in items:
+        groups[key(item)].append(item)
     return dict(groups)

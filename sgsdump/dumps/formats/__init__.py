@@ -33,6 +33,7 @@ FORMATS = Registry(
         "tensor_file": "sgsdump.dumps.formats.arrays.folder:FILE",
         # Folders, from the most to the least specific.
         "rknn_snapshot": "sgsdump.dumps.formats.rknn.snapshot:FORMAT",
+        "aimet_outputs": "sgsdump.dumps.formats.aimet.layer_outputs:FORMAT",
         "tvm_debug": "sgsdump.dumps.formats.tvm.debug_dump:FORMAT",
         "tidl_traces": "sgsdump.dumps.formats.tidl.traces:FORMAT",
         "onnx_test_data": "sgsdump.dumps.formats.onnx_tests.data_set:FORMAT",

@@ -54,7 +54,44 @@ Conv2D,Default_c1-Conv2d_Conv2D-op0,0,0,1733905446820495,output,0,4,bfloat16,"()
 """
 
 
+_AIMET: dict[str, dict[str, object]] = {
+    "0_6_1": {"activation_encodings": {"a": [{"bitwidth": 8, "dtype": "int", "min": -1.0, "max": 2.0}]}},
+    "1_0_0": {
+        "activation_encodings": [{"name": "a", "bw": 8, "dtype": "INT", "scale": [0.5], "offset": [-128]}],
+        "param_encodings": [{"name": "w", "bw": 4, "enc_type": "PER_BLOCK", "scale": [1, 2], "offset": [0, -8]}],
+    },
+    "2_0_0": {
+        "encodings": [
+            {"name": "a", "output_dtype": "uint8", "y_scale": 0.5, "y_zero_point": 3},
+            {"name": "w", "output_dtype": "int4", "y_scale": [[1.0, 2], [3, 4]], "axis": 0, "block_size": 2},
+        ]
+    },
+    "quark": {"quark_version": "0.13", "tensors_range": {"a": [[-1.0], [1.5]], "b": [[0], [3]]}},
+    "analyser": {"a": {"a_0": [-1.0, 2.5], "a_1": [0, 1e3]}, "b": [0, 1]},
+}
+
+
 def vendors() -> Iterator[Seed]:
+    for version, document in _AIMET.items():
+        yield Seed("tensor_min_max", f"{version}.encodings", {"": json.dumps(document).encode()})
+    mapping = {"a.safetensors": "MinMaxTensorStatistic_/a_4_0", "b.safetensors": "MeanTensorStatistic_/a_4_0"}
+    header = {
+        name: {"dtype": "F32", "shape": [1, 2], "data_offsets": [start, start + 8]}
+        for name, start in (("min_values", 0), ("max_values", 8))
+    }
+    text = json.dumps(header).encode()
+    statistics = {
+        "statistics_metadata.json": json.dumps({"mapping": mapping, "backend": "ONNX"}).encode(),
+        "a.safetensors": struct.pack("<Q", len(text)) + text + np.array([-1, -2, 3, 4], np.float32).tobytes(),
+    }
+    yield Seed("tensor_min_max", "statistics", statistics)
+    outputs = {
+        "layer_output_name_order.json": b'{"layer_output_names": ["data", "_relu1_Relu_output_0"]}',
+        "outputs/layer_outputs_0/data.raw": bytes(range(24)),
+        "outputs/layer_outputs_0/_relu1_Relu_output_0.raw": bytes(8),
+    }
+    yield Seed("aimet_outputs", "outputs", outputs)
+    yield Seed("tensor_file", "blob.txt", {"": b"0.5 -1 \n2 3 \n--------\n4 5 \n6 7 \n--------\n"})
     values = _npy(np.arange(6, dtype=np.float32).reshape(2, 3))
     snapshot = {
         **{"map_name_to_file.txt": _MAP, "error_analysis.txt": _ERRORS, "golden/npy/data.npy": values},

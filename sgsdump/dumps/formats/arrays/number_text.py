@@ -4,11 +4,13 @@
 
     # shape: (1, 8, 6, 6)      optional; other comments are ignored
     0.25 -1.5e-3 nan           one value a line, or rows
+    --------                   a line of signs ends a channel
 
-``numpy.savetxt``, ``print`` and spreadsheets write such files. Values are float32, unless a comment ``# dtype: int64``
-or the name of the file gives another type. The shape is that of the comment or of the name, else (rows, columns); one
-value a line is flat, without a shape. A first row of column names is skipped, and with it the column of row numbers
-that pandas writes under an empty name.
+``numpy.savetxt``, ``print``, spreadsheets and ncnn's ``pretty_print`` write such files. Values are float32, unless a
+comment ``# dtype: int64`` or the name of the file gives another type. The shape is that of the comment or of the name,
+else (rows, columns), or (channels, rows, columns) if lines of signs separate equal channels; one value a line is flat,
+without a shape. A first row of column names is skipped, and with it the column of row numbers that pandas writes under
+an empty name.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ _NUMBER = re.compile(
 _SIGNS = b"0123456789+-.eEnaifNAIFtyTY \n"
 _SPACES = bytes.maketrans(b",;\t\r", b"    ")
 _LINE = re.compile(rb"(?m)^ *[^ \n]")
+_RULE = re.compile(rb"(?m)^ *(?:-{3,}|={3,}|\*{3,}) *$")
 _PIECE = 1 << 18
 
 
@@ -75,6 +78,7 @@ def read_tensor(path: Path, stem: str, facts_of_list: Callable[[], Facts | None]
     text = source.read(0, size).tobytes()
     form = _form(text[:_HEAD], size > _HEAD)
     told, body = _told(text[:_HEAD]), b"" if form is None else _body(text, form)
+    channels = 1 if form is None else _channels(text, form)
     del text
     if form is None or body.translate(None, _SIGNS):
         raise NotATensor(f"{path} holds text other than numbers. Remove these lines, or begin them with #")
@@ -91,7 +95,7 @@ def read_tensor(path: Path, stem: str, facts_of_list: Callable[[], Facts | None]
     if told.shape is not None and math.prod(told.shape) != count:
         raise FormatError(f"{path} holds {count} values, but its comment gives shape {list(told.shape)}")
     if shape is None and form.columns > 1 and rows * form.columns == count:
-        shape = (rows, form.columns)
+        shape = (rows, form.columns) if channels == 1 else (channels, rows // channels, form.columns)
     info = TensorInfo(facts.name, shape, dtype)
     return Tensor(info, partial(_load, source, size, form, info, count))
 
@@ -151,7 +155,22 @@ def _body(text: bytes, form: _Form) -> bytes:
     body = text[start:] if start else text
     if b"#" in body:
         body = _COMMENT.sub(b"", body)
-    return body.translate(_SPACES)
+    body = body.translate(_SPACES)
+    return _RULE.sub(b"", body) if _has_rules(body) else body
+
+
+def _has_rules(text: bytes) -> bool:
+    return any(sign * 3 in text for sign in (b"-", b"=", b"*"))
+
+
+def _channels(text: bytes, form: _Form) -> int:
+    """Return the number of channels that lines of signs separate; 1 if the channels have different numbers of rows."""
+    body = text[form.header :].translate(_SPACES)
+    if not _has_rules(body):
+        return 1
+    rows = [sum(1 for _ in _LINE.finditer(part)) for part in _RULE.split(_COMMENT.sub(b"", body))]
+    counts = [count for count in rows if count]
+    return len(counts) if counts and min(counts) == max(counts) else 1
 
 
 def _count(body: bytes) -> int:

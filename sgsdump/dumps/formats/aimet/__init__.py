@@ -1,0 +1,1 @@
+"""Layer outputs that AIMET wrote."""
