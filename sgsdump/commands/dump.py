@@ -96,7 +96,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_input_config(source, "input_config.ini, for the built-in preprocessing")
     add_provider(source)
     output = parser.add_argument_group("output")
-    add_output(output, f"dump to write (default: {DEFAULT_OUTPUT}; Caffe: {CAFFE_OUTPUT})", "OUT.bin")
+    defaults = f"(default: {DEFAULT_OUTPUT}; Caffe: {CAFFE_OUTPUT})"
+    add_output(output, f"dump to write; OUT.npz and OUT.safetensors select these formats {defaults}", "OUT.bin")
     output.add_argument(
         "--dump-bin",
         choices=["True", "False"],
@@ -216,9 +217,11 @@ def _write_run(
     """Write one run; ``suffix`` distinguishes its files from those of other images."""
     from itertools import chain
 
+    from sgsdump.dumps.formats import FORMATS
     from sgsdump.dumps.formats.sigmastar import binary
     from sgsdump.dumps.formats.sigmastar.layer_files import write_shapes, write_text
     from sgsdump.dumps.io import open_dump
+    from sgsdump.dumps.targets import by_ending
     from sgsdump.executors.runner import Layer
 
     caffe, summary = form.caffe, Summary()
@@ -231,6 +234,10 @@ def _write_run(
     if form.text:
         folders = (target.with_name(f"NHWC{suffix}"), target.with_name(f"NCHW{suffix}"))
         write_text(stream, target, inputs, caffe, folders)
+    elif target.suffix in (".npz", ".safetensors"):
+        write = FORMATS[by_ending(target)].write
+        assert write is not None, "both formats are writable"
+        write(stream, target, None)
     else:
         binary.write(stream, target, binary.FRAMEWORK)
     if caffe:

@@ -132,6 +132,18 @@ def test_each_picture_has_its_own_dump(folder: Path) -> None:
         assert open_dump(f"out_p{number}.bin")["y"].real().min() == -number
 
 
+@pytest.mark.parametrize("ending", ["npz", "safetensors"])
+def test_the_ending_selects_the_format(folder: Path, ending: str) -> None:
+    save_model([helper.make_node("Add", ["x", "one"], ["sum"], "a"), helper.make_node("Relu", ["sum"], ["y"], "r")])
+    assert main(["dump", "-m", "m.onnx", "-i", "x.npy", "-o", "out.bin"]) == 0
+    assert main(["dump", "-m", "m.onnx", "-i", "x.npy", "-o", f"out.{ending}"]) == 0
+    binary, other = open_dump("out.bin"), open_dump(f"out.{ending}")
+    assert (binary.format, other.format) == ("sigmastar_bin", ending)
+    assert [r.name for r in other.records] == [r.name for r in binary.records] == ["sum", "y"]
+    for name, tensor in other.items():
+        assert np.array_equal(tensor.in_layout("NHWC").real(), binary[name].real())
+
+
 def test_names_of_several_dumps_never_meet() -> None:
     assert output_paths(Path("d/o.bin"), ["a/cat.jpg"]) == [Path("d/o.bin")]
     several = output_paths(Path("d/o.bin"), ["a/cat.jpg", "b/cat.png", "cat_2.jpg", "x.y.npy"])
