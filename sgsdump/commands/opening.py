@@ -23,10 +23,13 @@ RAW, FILES = "raw files", "chosen files"
 def described(reading: Reading, *paths: Path) -> list[Dump]:
     """Return the dumps at paths, unpadded and dequantised by the side files."""
     from sgsdump.dumps.formats.sigmastar.side_files import with_side_files
+
+    dumps = opened(reading, *paths)
+    if not (reading.ranges or reading.parse_net):
+        return [with_side_files(dump) for dump in dumps]
     from sgsdump.models.model import net_of, ranges_of
 
     ranges = ranges_of(reading.ranges) if reading.ranges else None
-    dumps = opened(reading, *paths)
     net = net_of(reading.parse_net) if reading.parse_net else None
     return [with_side_files(dump, ranges, net) for dump in dumps]
 

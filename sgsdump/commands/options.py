@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sgsdump.errors import ConfigError
-from sgsdump.models.network import Network
 
 if TYPE_CHECKING:
     import numpy as np
 
     from sgsdump.models.model import Part
+    from sgsdump.models.network import Network
     from sgsdump.tensors.stages import Stage
 
 Record = TypeVar("Record")
@@ -43,6 +43,8 @@ def part_of(args: argparse.Namespace) -> Part:
 
 
 def network_of(args: argparse.Namespace) -> Network:
+    from sgsdump.models.network import Network
+
     return record(Network, args, part=part_of(args), feeds=None)
 
 
@@ -427,12 +429,11 @@ def names(text: str) -> list[str]:
 
 def stages_of(model: Path | None, required: bool = True) -> tuple[Stage, ...]:
     """Return the table of stages in a model, () for None. Raises ConfigError if a required table is missing."""
-    from sgsdump.errors import ConfigError
+    if model is None:
+        return ()
     from sgsdump.models.model import open_model
     from sgsdump.tensors.stages import KEY, table_of
 
-    if model is None:
-        return ()
     properties = {entry.key: entry.value for entry in open_model(model).proto.metadata_props}
     if KEY in properties:
         return table_of(properties[KEY])

@@ -18,17 +18,11 @@ from sgsdump.comparison.align import Pairs
 from sgsdump.comparison.causes import argument_findings, causes, with_collectives, with_sources
 from sgsdump.comparison.comparison import Comparison
 from sgsdump.comparison.environment import environment_findings, other_inputs, other_runs
-from sgsdump.comparison.exact_causes import names_the_operator, of_exact
-from sgsdump.comparison.exact_differences import exact_runs, may_help, with_exact
-from sgsdump.comparison.exact_sides import ExactSides
 from sgsdump.comparison.finding import Finding
-from sgsdump.comparison.fused_weights import fused_modules
-from sgsdump.comparison.low_precision import Rounding, TwoRuns, first_outside, of_low_precision, types_of_products
 from sgsdump.comparison.measure import Rows
 from sgsdump.comparison.naming.compiled_graphs import of_outermost
 from sgsdump.comparison.pair_result import Measures
-from sgsdump.comparison.quantisation_change import change_findings
-from sgsdump.comparison.row import Row, differs
+from sgsdump.comparison.row import Row
 from sgsdump.errors import SgsdumpError
 
 PLAIN = Measures.of((), None, None, crop=True)
@@ -86,37 +80,24 @@ def recorded(pairs: Pairs, measured: Rows) -> tuple[tuple[Row, ...], tuple[Findi
     Findings: calls of operators that differ, the first operator that differs or exceeds its bound, and rounding.
     """
     networks, rows, aligned = pairs.networks, measured.rows, measured.alignment
-    maker_of = pairs.settled.places.maker_of
-    products = types_of_products(pairs.dumps, networks) if all(networks) else ()
-    may_round = all(networks) or any(row.dtype_note for row in rows)
-    rounding = Rounding(rows, aligned.pairs, measured.in_8_bits, products) if may_round else None
-    sides = None
-    if rounding is not None and all(networks) and may_help(pairs, measured):
-        runs = exact_runs(pairs, rows, rounding)
-        records = pairs.whole[0].records, pairs.whole[1].records
-        exact = tuple(with_exact(pairs, measured, runs, rounding))
-        sides = ExactSides(exact, aligned.pairs, networks, runs, records)
-        sides, rows = (sides, exact) if sides.are_known else (None, rows)
-    arguments = argument_findings(rows, aligned.pairs, *networks, maker_of, rounding)
-    found = causes(rows, arguments)
-    unmatched = aligned.only_in_sample, aligned.only_in_benchmark
-    if rounding is not None and all(networks) and (sides is not None or rounding.is_low):
-        two_runs = TwoRuns(pairs.whole, networks, aligned.pairs, unmatched, maker_of)
-        if sides is None:
-            found = of_low_precision(rows, arguments, found, two_runs, rounding)
-        else:
-            found = of_exact(sides, arguments, found, rounding)
-            is_open = not found or not names_the_operator(found[0])
-            outside = first_outside([row for row in rows if differs(row)], two_runs) if is_open else None
-            found = found if outside is None else (outside,)
-    one_sided = ((one.record, network) for side, network in zip(unmatched, networks) for one in side)
-    found = tuple(with_collectives(with_sources(found, rows, one_sided), rows, networks[1]))
-    found = tuple(of_outermost(found, rows))
+    found: Iterable[Finding]
+    further: tuple[Finding, ...] = ()
     if all(networks):
-        found += tuple(change_findings(networks))
-        if pairs.dumps == pairs.whole:  # false if a name map splits modules
-            found += tuple(fused_modules(pairs.whole, networks))
-    return rows, found
+        from sgsdump.comparison.programs import of_programs
+
+        rows, found, further = of_programs(pairs, measured)
+    else:
+        rounding = None
+        if any(row.dtype_note for row in rows):
+            from sgsdump.comparison.low_precision import Rounding
+
+            rounding = Rounding(rows, aligned.pairs, measured.in_8_bits, ())
+        arguments = argument_findings(rows, aligned.pairs, *networks, pairs.settled.places.maker_of, rounding)
+        found = causes(rows, arguments)
+    unmatched = aligned.only_in_sample, aligned.only_in_benchmark
+    one_sided = ((one.record, network) for side, network in zip(unmatched, networks) for one in side)
+    found = with_collectives(with_sources(found, rows, one_sided), rows, networks[1])
+    return rows, (*of_outermost(found, rows), *further)
 
 
 def around(pairs: Pairs, measured: Rows, recorded: Iterable[Finding]) -> tuple[Finding, ...]:

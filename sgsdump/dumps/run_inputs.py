@@ -11,7 +11,6 @@ and the sorted values do not agree. Sorted values agree even if the layouts diff
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import takewhile
@@ -66,6 +65,8 @@ def sketch_of(values: np.ndarray) -> Sketch:
     edges = np.linspace(0, flat.size, min(_MEANS, flat.size) + 1).astype(int)
     means = np.add.reduceat(wide, edges[:-1]) / np.diff(edges) if flat.size else wide
     ends = np.quantile(wide, np.linspace(0, 1, _QUANTILES)) if flat.size else wide
+    import hashlib
+
     checksum = hashlib.blake2b(flat.tobytes(), digest_size=16).hexdigest()
     return Sketch(checksum, flat.size, tuple(map(float, means)), tuple(map(float, ends)))
 

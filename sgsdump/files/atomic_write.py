@@ -10,7 +10,6 @@ what to close.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import glob
 import os
@@ -436,6 +435,8 @@ def exchange(first: Path, second: Path) -> bool:
 def _renameat2() -> Any:
     if not sys.platform.startswith("linux"):
         return None
+    import ctypes
+
     try:
         return ctypes.CDLL(None).renameat2
     except (OSError, AttributeError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import sys
@@ -32,6 +31,8 @@ def fitting(name: str, ending: str, limit: int = NAME_BYTES) -> str:
     whole, room = os.fsencode(name), limit - len(os.fsencode(ending))
     if len(whole) <= room:
         return name + ending
+    import hashlib
+
     mark = "~" + hashlib.sha256(whole).hexdigest()[:8]
     return whole[: room - len(mark)].decode("utf-8", "ignore") + mark + ending
 

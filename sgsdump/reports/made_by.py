@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import shlex
 from collections.abc import Sequence
-from importlib import metadata
 
 from sgsdump import __version__
 
@@ -20,6 +19,8 @@ def versions() -> tuple[str, str]:
 
 def _version(name: str) -> str:
     """Return the name and version of a package; "" if it is not installed."""
+    from importlib import metadata
+
     try:
         return f"{name} {metadata.version(name)}"
     except metadata.PackageNotFoundError:

@@ -81,9 +81,9 @@ def write_tables(output: Output, table: LayerTable) -> list[str]:
     from sgsdump.reports.layers import WRITERS
 
     table = replace(table, suite=output.suite or table.suite, seconds=monotonic() - output.begun)
-    for name, write in WRITERS.items():
+    for name in WRITERS:
         if path := getattr(output, name):
-            replace_text(path, write(table, _listing(output)))
+            replace_text(path, WRITERS[name](table, _listing(output)))
     return list(_annotated(*output.annotate, table)) if output.annotate else []
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import median_low
 
 from sgsdump.reports.layers.table import Entry, bar_shares, figure_names, title_of
 from sgsdump.reports.text import cells, middle_cut, padded
@@ -57,7 +56,7 @@ def _columns(entries: Sequence[Entry], window: Window) -> dict[str, list[str]]:
 
 def _usual(lengths: Sequence[int]) -> int:
     """Return the length of the longest name, ignoring names far longer than most."""
-    limit = max(GOOD_NAME, TOO_LONG * median_low(lengths))
+    limit = max(GOOD_NAME, TOO_LONG * sorted(lengths)[(len(lengths) - 1) // 2])
     return max(length for length in lengths if length <= limit)
 
 

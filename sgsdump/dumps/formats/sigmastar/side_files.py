@@ -30,16 +30,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sgsdump.dumps.dump import Dump, Record, with_tensors
 from sgsdump.dumps.formats.sigmastar.binary import without_padding_notes
 from sgsdump.errors import ConfigError, SgsdumpError, ValuesError
-from sgsdump.sidecars.parse_net import NetTensor, ParseNet
 from sgsdump.tensors.sdk_buffers import BUFFER_BYTES, has_padded_channels, is_row_major, padded_sizes, unpad
 from sgsdump.tensors.tensor import Quant, Tensor, TensorInfo
 from sgsdump.tensors.types import NHWC, Range
+
+if TYPE_CHECKING:
+    from sgsdump.sidecars.parse_net import NetTensor, ParseNet
 
 Ranges = Mapping[str, Range]
 _POOLS = {"MAX_POOL_2D", "AVERAGE_POOL_2D"}
