@@ -74,8 +74,8 @@ def propose(sides: Sides, settled: Settled) -> Settled:
     unpaired -= ids_of(pairs)
     of_libraries = _has_inputs(networks[0]) != _has_inputs(networks[1])
     for pair in (pair for both in nodes for pair in _pairs(both)):
-        if of_libraries and _size(pair.sample) != _size(pair.benchmark):
-            continue  # another operator of this kind: one library uses several operators for one of the other
+        if (of_libraries or of_models) and _size(pair.sample) != _size(pair.benchmark):
+            continue  # another operator of this kind: one side uses several operators for one of the other
         if ids_of([pair]) <= unpaired:
             unpaired -= ids_of([pair])
             pairs.append(pair)
@@ -383,12 +383,15 @@ def _sources(
 def pairs_by_module(sample: Nodes, benchmark: Nodes, skipped: Collection[Node] = ()) -> list[Couple]:
     """Pair modules by path and call number, and operators inside a module by kind and order.
 
-    Operators that only one side has, and ``skipped`` operators, are passed over.
+    Operators that only one side has, and ``skipped`` operators, are passed over. If only one side has modules, the
+    operators outside all modules do not correspond to each other.
     """
     pairs: list[Couple] = []
     calls = [_by_module(node for node in side if node.is_module) for side in (sample, benchmark)]
     for path, modules in calls[0].items():
         pairs += zip(modules, calls[1].get(path, ()))
+    if bool(sample.modules) != bool(benchmark.modules):
+        return pairs
     paired = {*skipped, *(node for pair in pairs for node in pair)}
     places = [_calls(side) for side in (sample, benchmark)]
     several = {path for path, own in places[0].items() if 1 < len(own) == len(places[1].get(path, ()))}
@@ -513,7 +516,7 @@ def tail(nodes: Nodes, node: Node, others: Nodes, partner: Node, paired: Iterabl
         if len(readers) != 1 or readers[0] in taken or readers[0].kind not in folded:
             return node
         makers = {maker for maker in nodes.feeding[readers[0].place] if maker is not None}
-        if makers != {node} or not readers[0].outputs:
+        if makers - nodes.fixed != {node} or not readers[0].outputs:
             return node
         if readers[0].kind not in _NORMALISATIONS and _are_apart(node, readers[0], nodes.modules & others.modules):
             return node
