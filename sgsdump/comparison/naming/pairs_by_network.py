@@ -14,27 +14,21 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from sgsdump.comparison.alignment import Pair, compared, ids_of
 from sgsdump.comparison.naming.compiled_graphs import COMPILED_GRAPH, ends, inside_graphs
 from sgsdump.comparison.naming.composed_operators import MOVING, ends_of_modules, ends_of_operators, moved
+from sgsdump.comparison.naming.flow import Couple, in_order, pairs_by_place, tail
 from sgsdump.comparison.naming.network import Node, Nodes, nodes_of, plain
 from sgsdump.comparison.naming.sides import OneSided, Places, Settled, Sides
 from sgsdump.dumps.dump import Record
 from sgsdump.dumps.onnx_network import OnnxNetwork
 
 MODULE, PLACE = "module and operator", "place in the dataflow"
-MOST = 2000  # unpaired operators on a side above which only the order counts, because each is compared with many
-TRIED = 8  # candidates of a kind to try, in execution order
-_NORMALISATIONS = ("batch_norm",)
 _CARRYING = frozenset(
     (*MOVING, "identity", "slice", "select", "expand", "split", "unsafe_split", "unbind", "as_strided")
 )
-_FOLDED = (*_NORMALISATIONS, "add", "mul", "identity")
-
-Couple = tuple[Node, Node]  # sample and benchmark
 
 
 class NodePair(NamedTuple):
@@ -448,15 +442,6 @@ def renamed_modules(sample: Nodes, benchmark: Nodes, pairs: Iterable[Couple]) ->
             yield from zip(modules, calls[1][same])
 
 
-def in_order(sample: Sequence[Node], benchmark: Sequence[Node]) -> Iterator[Couple]:
-    """Pair operators of the same kinds in the same order, longest matching sequences first."""
-    sample_kinds, benchmark_kinds = ([node.kind for node in side] for side in (sample, benchmark))
-    for first, second, count in SequenceMatcher(
-        None, sample_kinds, benchmark_kinds, autojunk=False
-    ).get_matching_blocks():
-        yield from zip(sample[first : first + count], benchmark[second : second + count])
-
-
 def _by_module(nodes: Iterable[Node]) -> dict[str, list[Node]]:
     groups: defaultdict[str, list[Node]] = defaultdict(list)
     for node in nodes:
@@ -475,110 +460,3 @@ def _by_call(nodes: Iterable[Node], calls: Mapping[str, Sequence[int]]) -> dict[
     for node in nodes:
         groups[node.module, bisect_right(calls.get(node.module, ()), node.place)].append(node)
     return dict(groups)
-
-
-def pairs_by_place(
-    sample: Nodes,
-    benchmark: Nodes,
-    pairs: Iterable[Couple],
-    skipped: Collection[Node] = (),
-    modules: Collection[str] = (),
-) -> list[Couple]:
-    """Return pairs of operators that are neither in ``pairs`` nor ``skipped``.
-
-    Operators in two different ``modules`` are never paired.
-    """
-    state = _State(sample, benchmark, pairs, modules)
-    couples: list[Couple] = []
-    unpaired = [
-        [node for node in side.inner if node not in state.number and node not in skipped]
-        for side in (sample, benchmark)
-    ]
-    if max(map(len, unpaired)) <= MOST:
-        couples += _by_flow(state, *unpaired)
-    couples += _in_gaps(state, skipped)
-    return couples
-
-
-def tail(nodes: Nodes, node: Node, others: Nodes, partner: Node, paired: Iterable[Node]) -> Node:
-    """Return the operator whose output equals the partner's, if the partner folds operators after ``node``.
-
-    Examples are a convolution with its normalisation, a product with its bias, and either with its activation. If one
-    library ran both and the operators have the same name, only a normalisation counts.
-    """
-    alike = plain(node.word) == plain(partner.word) and len(node.inputs) == len(partner.inputs)
-    folded = _NORMALISATIONS if nodes.format == others.format and alike else _FOLDED
-    taken = set(paired)
-    if partner.activation and not node.activation:
-        folded = (*folded, partner.activation)
-    while True:
-        readers = nodes.readers.get(node.place, [])
-        if len(readers) != 1 or readers[0] in taken or readers[0].kind not in folded:
-            return node
-        makers = {maker for maker in nodes.feeding[readers[0].place] if maker is not None}
-        if makers - nodes.fixed != {node} or not readers[0].outputs:
-            return node
-        if readers[0].kind not in _NORMALISATIONS and _are_apart(node, readers[0], nodes.modules & others.modules):
-            return node
-        node = readers[0]
-
-
-def _are_apart(one: Node, other: Node, modules: Collection[str]) -> bool:
-    """Return whether two operators are in two different modules that both sides have."""
-    return one.module != other.module and one.module in modules and other.module in modules
-
-
-class _State:
-    """Paired operators: a number for each pair, equal on both sides."""
-
-    def __init__(self, sample: Nodes, benchmark: Nodes, pairs: Iterable[Couple], modules: Collection[str]):
-        self.sample, self.benchmark, self.modules = sample, benchmark, modules
-        self.number: dict[Node, int] = {}
-        self.partner: dict[Node, Node] = {}
-        for mine, theirs in pairs:
-            self.take(mine, theirs)
-
-    def take(self, sample: Node, benchmark: Node) -> None:
-        self.number[sample] = self.number[benchmark] = len(self.number)
-        self.partner[benchmark] = sample
-
-    def reads(self, nodes: Nodes, node: Node) -> tuple[int, ...]:
-        return tuple(self.number[one] for one in nodes.nearest(node, self.number.__contains__))
-
-
-def _by_flow(state: _State, sample: list[Node], benchmark: list[Node]) -> Iterator[Couple]:
-    candidates: defaultdict[str, list[Node]] = defaultdict(list)
-    for node in sample:
-        candidates[node.kind].append(node)
-    for wanted in benchmark:
-        if not state.benchmark.feeding.get(wanted.place):
-            continue
-        reads = state.reads(state.benchmark, wanted)
-        nearest = candidates[wanted.kind][:TRIED]
-        nearest = [one for one in nearest if not _are_apart(one, wanted, state.modules)]
-        alike = (one for one in nearest if state.reads(state.sample, one) == reads)
-        partner = next(alike, None)
-        if partner is not None:
-            candidates[wanted.kind].remove(partner)
-            state.take(partner, wanted)
-            yield partner, wanted
-
-
-def _in_gaps(state: _State, skipped: Collection[Node]) -> Iterator[Couple]:
-    """Yield pairs of equal kinds and order between two pairs that are adjacent on both sides."""
-    sample, inner = state.sample.inner, state.benchmark.inner
-    places = {node: place for place, node in enumerate(sample)}
-    begin, gap = 0, list[Node]()
-    for node_there in [*inner, None]:
-        if node_there is not None and node_there not in state.partner:
-            gap += [] if node_there in skipped else [node_there]
-            continue
-        if node_there is not None and state.partner[node_there] not in places:
-            continue  # a module whose operators are in the sample
-        end = len(sample) if node_there is None else places[state.partner[node_there]]
-        if gap:
-            waiting = [node for node in sample[begin:end] if node not in state.number and node not in skipped]
-            for pair in [pair for pair in in_order(waiting, gap) if not _are_apart(*pair, state.modules)]:
-                state.take(*pair)
-                yield pair
-        begin, gap = max(begin, end + 1), []
