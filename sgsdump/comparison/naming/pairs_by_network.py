@@ -19,7 +19,7 @@ from typing import NamedTuple
 from sgsdump.comparison.alignment import Pair, compared, ids_of
 from sgsdump.comparison.naming.compiled_graphs import COMPILED_GRAPH, ends, inside_graphs
 from sgsdump.comparison.naming.composed_operators import MOVING, ends_of_modules, ends_of_operators, moved
-from sgsdump.comparison.naming.flow import Couple, in_order, pairs_by_place, tail
+from sgsdump.comparison.naming.flow import NORMALISATIONS, Couple, in_order, pairs_by_place, tail
 from sgsdump.comparison.naming.network import Node, Nodes, nodes_of, plain
 from sgsdump.comparison.naming.sides import OneSided, Places, Settled, Sides
 from sgsdump.dumps.dump import Record
@@ -62,7 +62,7 @@ def propose(sides: Sides, settled: Settled) -> Settled:
     unpaired = {id(record) for side in records for record in side} - settled.ids
     of_models = not any(dump.network() for dump in dumps)
     if all(isinstance(network, OnnxNetwork) or not network for network in (dump.network() for dump in dumps)):
-        shared = (names[0] & names[1]) - _other_operators(networks)
+        shared = (names[0] & names[1]) - _other_operators(networks) - _before_folding(nodes)
         unpaired -= {id(record) for side in records for record in side if (record.io, record.name) in shared}
     pairs = [*settled.pairs, *_of_outermost(sides, in_graphs, unpaired)]
     unpaired -= ids_of(pairs)
@@ -117,6 +117,12 @@ def _other_operators(networks: tuple[Nodes, Nodes]) -> set[tuple[str, str]]:
         for name, ours, theirs in both
         if ours.kind != theirs.kind or (ours.module and theirs.module and ours.module != theirs.module)
     }
+
+
+def _before_folding(nodes: Iterable[NodePair]) -> set[tuple[str, str]]:
+    """Return names of outputs before a normalisation that the other side folds into the weights of the operator."""
+    folded = (both for both in nodes if any(end.kind in NORMALISATIONS for end in both.ends if end not in both[:2]))
+    return {(record.io, record.name) for both in folded for node in both[:2] for record in node.outputs.values()}
 
 
 def _paired(networks: tuple[Nodes, Nodes]) -> list[NodePair]:
