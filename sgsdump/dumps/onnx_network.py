@@ -22,6 +22,8 @@ SOURCE = "_source"
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
 _LIBRARIES = re.compile(r"[/\\](site-packages|dist-packages)[/\\]torch[/\\]")
 _QUOTED = re.compile(r"'([^']*)'")
+FEWEST_PATHS = 2
+"""Fewest names that must be paths of modules of the other dump, so that all names are read as paths."""
 _NUMBERED = re.compile(r"(.+?)(?:_\d{1,6})?", re.DOTALL)
 
 
@@ -110,6 +112,31 @@ def of_names(records: Iterable[Record]) -> dict[int, Operator]:
         if record.io == "out" and name:
             operators[record.op_index] = Operator(*module_of(name.partition("_output_")[0]))
     return operators
+
+
+def of_paths(records: Iterable[Record], others: Mapping[int, Operator]) -> dict[int, Operator]:
+    """Return a module for each output that is named after one, ``block1.conv``.
+
+    The modules are those of ``others``. All names may begin with the same part, ``model.block1.conv``.
+    """
+    paths: set[str] = set()
+    for operator in others.values():
+        path = operator.module
+        while path and path not in paths:
+            paths.add(path)
+            path = path.rpartition(".")[0]
+    named = {record.op_index: record.name for record in records if record.io == "out" and not record.constant}
+    firsts = {name.partition(".")[0] for name in named.values()}
+    prefix = f"{firsts.pop()}." if len(firsts) == 1 else ""
+    whole = {index: name for index, name in named.items() if name in paths}
+    cut = {index: name.removeprefix(prefix) for index, name in named.items() if name.removeprefix(prefix) in paths}
+    found = max(whole, cut, key=len)
+    if len(found) < FEWEST_PATHS:
+        return {}
+    known = {
+        index: found.get(index, name.removeprefix(prefix if found is cut else "")) for index, name in named.items()
+    }
+    return {index: Operator(path, path.rpartition(".")[2], is_module=True) for index, path in known.items()}
 
 
 def module_of(node: str) -> tuple[str, str]:

@@ -114,6 +114,7 @@ def _by_module(nodes: Iterable[Node]) -> dict[str, list[Node]]:
 def _exit(nodes: Nodes, members: Collection[Node]) -> Node | None:
     """Return the only member that others read, or that nothing reads; None if there are several."""
     within = set(members)
+    members = [node for node in members if node not in nodes.fixed]
     left = [node for node in members if any(reader not in within for reader in nodes.readers[node.place])]
     left = left or [node for node in members if not nodes.readers[node.place]]
     return left[0] if len(left) == 1 and left[0].outputs else None

@@ -22,6 +22,7 @@ MOST = 2000  # unpaired operators on a side above which only the order counts, b
 TRIED = 8  # candidates of a kind to try, in execution order
 NORMALISATIONS = ("batch_norm",)
 _FOLDED = (*NORMALISATIONS, "add", "mul", "identity")
+_FOLDING = ("conv", "matmul")
 _NEAR = 0.3  # relative distance below which values of two operators identify them
 
 Couple = tuple[Node, Node]  # sample and benchmark
@@ -73,6 +74,21 @@ def tail(nodes: Nodes, node: Node, others: Nodes, partner: Node, paired: Iterabl
         node = readers[0]
 
 
+def after_folding(modules: Nodes, operators: Nodes, module: Node, last: Node) -> Node:
+    """Return the module whose output equals that of ``last``: the normalisation after ``module`` if ``last`` folds it.
+
+    A normalisation without operators on the other side is recognised by its type, else by its values.
+    """
+    following = next((node for node in modules[module.place + 1 :] if not node.is_outer), None)
+    if following is None or last.kind not in _FOLDING or following.module in operators.modules:
+        return module
+    if following.kind in NORMALISATIONS:
+        return following
+    probes = Probes()
+    is_folded = _distance(following, last, probes) <= _NEAR < _distance(module, last, probes)
+    return following if is_folded else module
+
+
 def _are_apart(one: Node, other: Node, modules: Collection[str]) -> bool:
     """Return whether two operators are in two different modules that both sides have."""
     return one.module != other.module and one.module in modules and other.module in modules
@@ -117,14 +133,18 @@ class _State:
             tail(self.sample, sample, self.benchmark, benchmark, self.number),
             tail(self.benchmark, benchmark, self.sample, sample, self.number),
         )
-        records = [next(iter(end.outputs.values()), None) for end in ends]
-        mine, theirs = (None if record is None else self.probes.of(record) for record in records)
-        if mine is None or theirs is None or len({self.probes.size(record) for record in records if record}) > 1:
-            return np.inf
-        with np.errstate(all="ignore"):
-            apart = np.linalg.norm(np.subtract(mine[:, None], theirs[None], dtype=np.float64), axis=2)
-            found = np.min(apart / np.linalg.norm(theirs, axis=1))
-        return float(found) if np.isfinite(found) else np.inf
+        return _distance(*ends, self.probes)
+
+
+def _distance(sample: Node, benchmark: Node, probes: Probes) -> float:
+    records = [next(iter(node.outputs.values()), None) for node in (sample, benchmark)]
+    mine, theirs = (None if record is None else probes.of(record) for record in records)
+    if mine is None or theirs is None or len({probes.size(record) for record in records if record}) > 1:
+        return np.inf
+    with np.errstate(all="ignore"):
+        apart = np.linalg.norm(np.subtract(mine[:, None], theirs[None], dtype=np.float64), axis=2)
+        found = np.min(apart / np.linalg.norm(theirs, axis=1))
+    return float(found) if np.isfinite(found) else np.inf
 
 
 def _by_flow(state: _State, sample: list[Node], benchmark: list[Node]) -> Iterator[Couple]:

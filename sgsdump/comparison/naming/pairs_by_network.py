@@ -19,7 +19,7 @@ from typing import NamedTuple
 from sgsdump.comparison.alignment import Pair, compared, ids_of
 from sgsdump.comparison.naming.compiled_graphs import COMPILED_GRAPH, ends, inside_graphs
 from sgsdump.comparison.naming.composed_operators import MOVING, ends_of_modules, ends_of_operators, moved
-from sgsdump.comparison.naming.flow import NORMALISATIONS, Couple, in_order, pairs_by_place, tail
+from sgsdump.comparison.naming.flow import NORMALISATIONS, Couple, after_folding, in_order, pairs_by_place, tail
 from sgsdump.comparison.naming.network import Node, Nodes, nodes_of, plain
 from sgsdump.comparison.naming.sides import OneSided, Places, Settled, Sides
 from sgsdump.dumps.dump import Record
@@ -67,8 +67,9 @@ def propose(sides: Sides, settled: Settled) -> Settled:
     pairs = [*settled.pairs, *_of_outermost(sides, in_graphs, unpaired)]
     unpaired -= ids_of(pairs)
     of_libraries = _has_inputs(networks[0]) != _has_inputs(networks[1])
+    is_implied = not all(dump.network() for dump in dumps)
     for pair in (pair for both in nodes for pair in _pairs(both)):
-        if (of_libraries or of_models) and _size(pair.sample) != _size(pair.benchmark):
+        if (of_libraries or of_models or is_implied) and _size(pair.sample) != _size(pair.benchmark):
             continue  # another operator of this kind: one side uses several operators for one of the other
         if ids_of([pair]) <= unpaired:
             unpaired -= ids_of([pair])
@@ -77,7 +78,13 @@ def propose(sides: Sides, settled: Settled) -> Settled:
     in_graphs = inside_graphs(networks, {node for both in nodes for node in (*both[:2], *both.ends)})
     of_graphs = {id(record): reason for node, reason in in_graphs.items() for record in _records(node)}
     reasons |= of_graphs
-    unmatched = {**settled.unmatched, **{record: reason for record, reason in reasons.items() if record in unpaired}}
+    left = {record: reason for record, reason in reasons.items() if record in unpaired}
+    unmatched = {
+        **settled.unmatched,
+        **({record: left[record] for record in left.keys() & of_graphs} if is_implied else left),
+    }
+    if is_implied:  # names may still pair them
+        settled = replace(settled, reasons={**left, **settled.reasons})
     by_inputs = any(pair.benchmark.io == "in" for pair in pairs)
     sources = {} if by_inputs else dict(_sources(networks, nodes, pairs))
     makers = dict(_one_sided(networks, nodes))
@@ -128,7 +135,7 @@ def _before_folding(nodes: Iterable[NodePair]) -> set[tuple[str, str]]:
 def _paired(networks: tuple[Nodes, Nodes]) -> list[NodePair]:
     if not all(networks):
         return []
-    if _has_inputs(networks[0]) != _has_inputs(networks[1]):
+    if _has_inputs(networks[0]) != _has_inputs(networks[1]) or _are_modules(networks[0]) != _are_modules(networks[1]):
         return _of_libraries(networks)
     by_module = pairs_by_module(*networks)
     by_place = pairs_by_place(*networks, by_module)
@@ -140,7 +147,8 @@ def _of_libraries(networks: tuple[Nodes, Nodes]) -> list[NodePair]:
     """Pair two libraries that split operators and modules differently, and move values differently."""
     sample, benchmark = networks
     mine, theirs = ends_of_modules(sample, benchmark), ends_of_modules(benchmark, sample)
-    ends = [(end.module, end.last) for end in mine] + [(end.last, end.module) for end in theirs]
+    ends = [(after_folding(sample, benchmark, end.module, end.last), end.last) for end in mine]
+    ends += [(end.last, after_folding(benchmark, sample, end.module, end.last)) for end in theirs]
     skipped = {node for end in (*mine, *theirs) for node in end.members}
     skipped |= {node for side in networks for node in side if node.kind in MOVING and not node.is_module}
     by_module = [*ends, *pairs_by_module(sample, benchmark, {*skipped, *(node for pair in ends for node in pair)})]
@@ -245,6 +253,10 @@ def _records(node: Node) -> Iterator[Record]:
 
 def _has_inputs(nodes: Nodes) -> bool:
     return any(node.inputs for node in nodes)
+
+
+def _are_modules(nodes: Nodes) -> bool:
+    return all(node.is_module for node in nodes)
 
 
 def _pairs(both: NodePair) -> Iterator[Pair]:

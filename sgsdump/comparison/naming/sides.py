@@ -14,7 +14,7 @@ from typing import NamedTuple
 from sgsdump.comparison.alignment import Mapper, Pair, compared, ids_of
 from sgsdump.comparison.naming.name_sources import NameSources
 from sgsdump.dumps.dump import Dump, Network, Record
-from sgsdump.dumps.onnx_network import of_names
+from sgsdump.dumps.onnx_network import of_names, of_paths
 from sgsdump.tensors.stages import Stage
 
 
@@ -124,9 +124,10 @@ class Sides:
 
     @cached_property
     def operators(self) -> tuple[Network, Network]:
-        """Operators of both dumps; for a dump that records none, those implied by its names."""
-        sample, benchmark = self.networks
-        return sample or of_names(self.sample.records), benchmark or of_names(self.benchmark.records)
+        """Operators of both dumps; for a dump that records none, the operators or modules implied by its names."""
+        records = self.sample.records, self.benchmark.records
+        sample, benchmark = (network or of_names(side) for network, side in zip(self.networks, records))
+        return sample or of_paths(records[0], benchmark), benchmark or of_paths(records[1], sample)
 
     def have_maps(self, _: Settled) -> bool:
         return self.names is not None and self.names.names_pairs
