@@ -62,6 +62,10 @@ def tail(nodes: Nodes, node: Node, others: Nodes, partner: Node, paired: Iterabl
     taken = set(paired)
     if partner.activation and not node.activation:
         folded = (*folded, partner.activation)
+    if not nodes.has_flow:
+        following = next((one for one in nodes.inner if one.place > node.place and one not in nodes.fixed), None)
+        is_folded = following is not None and following.kind in NORMALISATIONS and following not in taken
+        return following if is_folded and following is not None and node.kind in _FOLDING else node
     while True:
         readers = nodes.readers.get(node.place, [])
         if len(readers) != 1 or readers[0] in taken or readers[0].kind not in folded:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -136,6 +136,24 @@ class Nodes(Sequence[Node]):
             )
             makers |= {value: node for key, value in values.items() if key[0] == "out" and value is not None}
         return feeding
+
+    @cached_property
+    def has_flow(self) -> bool:
+        """Whether the data flow is known. Names alone imply only modules and order."""
+        return any(maker is not None for makers in self.feeding.values() for maker in makers)
+
+    def exit(self, members: Collection[Node]) -> Node | None:
+        """Return the only member that others read, or that nothing reads; None if there are several.
+
+        If the data flow is unknown, return the last member.
+        """
+        within = set(members)
+        members = [node for node in members if node not in self.fixed]
+        if not self.has_flow:
+            return members[-1] if members and members[-1].outputs else None
+        left = [node for node in members if any(reader not in within for reader in self.readers[node.place])]
+        left = left or [node for node in members if not self.readers[node.place]]
+        return left[0] if len(left) == 1 and left[0].outputs else None
 
     @cached_property
     def fixed(self) -> frozenset[Node]:

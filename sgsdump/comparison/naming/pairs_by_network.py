@@ -135,6 +135,8 @@ def _before_folding(nodes: Iterable[NodePair]) -> set[tuple[str, str]]:
 def _paired(networks: tuple[Nodes, Nodes]) -> list[NodePair]:
     if not all(networks):
         return []
+    if not all(side.has_flow for side in networks) and not all(side.modules for side in networks):
+        return []  # only the order of the operators is known
     if _has_inputs(networks[0]) != _has_inputs(networks[1]) or _are_modules(networks[0]) != _are_modules(networks[1]):
         return _of_libraries(networks)
     by_module = pairs_by_module(*networks)
@@ -412,8 +414,20 @@ def pairs_by_module(sample: Nodes, benchmark: Nodes, skipped: Collection[Node] =
         for side, own in zip((sample, benchmark), places)
     )
     for call, nodes in of_sample.items():
-        pairs += _called_alike([*in_order(nodes, of_benchmark.get(call, ()))], nodes, of_benchmark.get(call, ()))
+        others = of_benchmark.get(call, ())
+        found = [*_called_alike([*in_order(nodes, others)], nodes, others)]
+        pairs += found or _of_other_operators(call[0], (sample, nodes), (benchmark, others))
     return pairs
+
+
+def _of_other_operators(
+    path: str, sample: tuple[Nodes, Sequence[Node]], benchmark: tuple[Nodes, Sequence[Node]]
+) -> list[Couple]:
+    """Return the last operators of a module without inner modules that both sides compute by other operators."""
+    if not path or any(other.startswith(f"{path}.") for side, _ in (sample, benchmark) for other in side.modules):
+        return []
+    mine, theirs = (side.exit(members) if members else None for side, members in (sample, benchmark))
+    return [] if mine is None or theirs is None else [(mine, theirs)]
 
 
 def _called_alike(pairs: Sequence[Couple], sample: Sequence[Node], benchmark: Sequence[Node]) -> Iterator[Couple]:
