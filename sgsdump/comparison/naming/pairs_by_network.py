@@ -58,23 +58,28 @@ def propose(sides: Sides, settled: Settled) -> Settled:
         places = Places(modules, _own_sources(networks[1]), dict(_weights(networks)))
         return replace(settled, places=places)
     in_graphs = inside_graphs(networks)
+    is_implied = not all(dump.network() for dump in dumps)  # a network follows only from names
     nodes = _paired(networks if not in_graphs else _without(networks, in_graphs))
+    if is_implied and not all(side.has_flow for side in networks) and not all(side.modules for side in networks):
+        nodes = []  # only the order of the operators is known
     unpaired = {id(record) for side in records for record in side} - settled.ids
     of_models = not any(dump.network() for dump in dumps)
-    if all(isinstance(network, OnnxNetwork) or not network for network in (dump.network() for dump in dumps)):
+    are_models = all(isinstance(network, OnnxNetwork) or not network for network in sides.networks)
+    if are_models:
         shared = (names[0] & names[1]) - _other_operators(networks) - _before_folding(nodes)
         unpaired -= {id(record) for side in records for record in side if (record.io, record.name) in shared}
     pairs = [*settled.pairs, *_of_outermost(sides, in_graphs, unpaired)]
     unpaired -= ids_of(pairs)
     of_libraries = _has_inputs(networks[0]) != _has_inputs(networks[1])
-    is_implied = not all(dump.network() for dump in dumps)
     for pair in (pair for both in nodes for pair in _pairs(both)):
-        if (of_libraries or of_models or is_implied) and _size(pair.sample) != _size(pair.benchmark):
+        if (of_libraries or are_models or is_implied) and _size(pair.sample) != _size(pair.benchmark):
             continue  # another operator of this kind: one side uses several operators for one of the other
         if ids_of([pair]) <= unpaired:
             unpaired -= ids_of([pair])
             pairs.append(pair)
     reasons = {} if of_models else _reasons(networks, nodes)
+    folded = _folded(nodes)
+    reasons |= folded
     in_graphs = inside_graphs(networks, {node for both in nodes for node in (*both[:2], *both.ends)})
     of_graphs = {id(record): reason for node, reason in in_graphs.items() for record in _records(node)}
     reasons |= of_graphs
@@ -93,6 +98,7 @@ def propose(sides: Sides, settled: Settled) -> Settled:
     expected = settled.expected | (frozenset() if of_models else _of_no_counterpart(networks))
     expected |= (
         of_graphs.keys()
+        | folded.keys()
         | _inside_whole_modules(networks, nodes)
         | (_reshaped(networks, nodes) if of_libraries else frozenset())
     )
@@ -132,11 +138,20 @@ def _before_folding(nodes: Iterable[NodePair]) -> set[tuple[str, str]]:
     return {(record.io, record.name) for both in folded for node in both[:2] for record in node.outputs.values()}
 
 
+def _folded(nodes: Iterable[NodePair]) -> dict[int, str]:
+    """Return the reason for outputs before a normalisation that the other side folds, by the record's ``id``."""
+    return {
+        id(record): f"values before {end.word}, which the {other} folds into its {node.kind}; compared after {end.word}"
+        for both in nodes
+        for node, end, other in zip(both[:2], both.ends, ("benchmark", "sample"))
+        if end is not node and end.kind in NORMALISATIONS
+        for record in node.outputs.values()
+    }
+
+
 def _paired(networks: tuple[Nodes, Nodes]) -> list[NodePair]:
     if not all(networks):
         return []
-    if not all(side.has_flow for side in networks) and not all(side.modules for side in networks):
-        return []  # only the order of the operators is known
     if _has_inputs(networks[0]) != _has_inputs(networks[1]) or _are_modules(networks[0]) != _are_modules(networks[1]):
         return _of_libraries(networks)
     by_module = pairs_by_module(*networks)
@@ -413,21 +428,27 @@ def pairs_by_module(sample: Nodes, benchmark: Nodes, skipped: Collection[Node] =
         _by_call([node for node in side.inner if node not in paired], {path: own[path] for path in several})
         for side, own in zip((sample, benchmark), places)
     )
+    leaves = _leaves(sample, benchmark)
     for call, nodes in of_sample.items():
         others = of_benchmark.get(call, ())
         found = [*_called_alike([*in_order(nodes, others)], nodes, others)]
-        pairs += found or _of_other_operators(call[0], (sample, nodes), (benchmark, others))
+        if not found and others and call[0] in leaves:  # both sides compute it by other operators
+            ends = sample.exit(nodes), benchmark.exit(others)
+            found = [(ends[0], ends[1])] if ends[0] is not None and ends[1] is not None else []
+        pairs += found
     return pairs
 
 
-def _of_other_operators(
-    path: str, sample: tuple[Nodes, Sequence[Node]], benchmark: tuple[Nodes, Sequence[Node]]
-) -> list[Couple]:
-    """Return the last operators of a module without inner modules that both sides compute by other operators."""
-    if not path or any(other.startswith(f"{path}.") for side, _ in (sample, benchmark) for other in side.modules):
-        return []
-    mine, theirs = (side.exit(members) if members else None for side, members in (sample, benchmark))
-    return [] if mine is None or theirs is None else [(mine, theirs)]
+def _leaves(*sides: Nodes) -> set[str]:
+    """Return the paths of modules without inner modules; empty if a dump has the outputs of modules."""
+    if any(node.is_module for side in sides for node in side):
+        return set()
+    paths = {path for side in sides for path in side.modules}
+    inner = {path.rpartition(".")[0] for path in paths}
+    while inner - {""}:
+        paths -= inner
+        inner = {path.rpartition(".")[0] for path in inner}
+    return paths
 
 
 def _called_alike(pairs: Sequence[Couple], sample: Sequence[Node], benchmark: Sequence[Node]) -> Iterator[Couple]:

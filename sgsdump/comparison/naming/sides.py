@@ -17,6 +17,9 @@ from sgsdump.dumps.dump import Dump, Network, Record
 from sgsdump.dumps.onnx_network import of_names, of_paths
 from sgsdump.tensors.stages import Stage
 
+# Parts of the names of fused layers, as TensorRT makes them.
+FUSION_MARKS = (" + ", "PWN(", "{ForeignNode[")
+
 
 class OneSided(NamedTuple):
     """Operator that only one side has: its first output, kind, module and side.
@@ -141,7 +144,8 @@ class Sides:
 
     def have_fused_names(self, settled: Settled) -> bool:
         """Return whether a tensor is named after several operators, ``/conv1/Conv + /relu1/Relu``."""
-        return any(" + " in record.name for dump in (self.sample, self.benchmark) for record in dump.records)
+        names = (record.name for dump in (self.sample, self.benchmark) for record in dump.records)
+        return any(mark in name for name in names for mark in FUSION_MARKS)
 
     def have_operators(self, _: Settled) -> bool:
         return any(self.operators)
