@@ -84,10 +84,8 @@ def propose(sides: Sides, settled: Settled) -> Settled:
     of_graphs = {id(record): reason for node, reason in in_graphs.items() for record in _records(node)}
     reasons |= of_graphs
     left = {record: reason for record, reason in reasons.items() if record in unpaired}
-    unmatched = {
-        **settled.unmatched,
-        **({record: left[record] for record in left.keys() & of_graphs} if is_implied else left),
-    }
+    certain = {record: left[record] for record in left.keys() & (of_graphs.keys() | folded)} if is_implied else left
+    unmatched = {**settled.unmatched, **certain}
     if is_implied:  # names may still pair them
         settled = replace(settled, reasons={**left, **settled.reasons})
     by_inputs = any(pair.benchmark.io == "in" for pair in pairs)
