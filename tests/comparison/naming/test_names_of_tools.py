@@ -69,7 +69,13 @@ def test_a_model_with_folded_normalisations_pairs_after_them() -> None:
     assert "compared after BatchNormalization" in found["/block1/conv/Conv_output_0"].note
     (reason,) = {each.reason for each in found.only_in_sample if each.record.name.endswith("/Conv_output_0")}
     assert reason.startswith("values before BatchNormalization, which the benchmark folds into its conv")
-    assert "Paired tensors: 21 by name, 8 by module and operator." in REPORTS["text"](found, Thresholds())
+
+
+def test_the_report_says_by_which_way_tensors_are_paired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("onnx", "onnx_folded"):
+        np.savez(tmp_path / f"{name}.npz", **{each.name: each.tensor.real() for each in named(name).records})
+    assert main(["compare", *(str(tmp_path / f"{name}.npz") for name in ("onnx", "onnx_folded"))]) == 0
+    assert "Paired tensors: 21 by name, 8 by module and operator." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("tool", COUNTS)
