@@ -13,6 +13,8 @@ from sgsdump.tensors.types import Quant
 
 FUSED = "fused_activation"
 """Node attribute: the fused activation of the operator."""
+FURTHER_OUTPUT = "output"
+"""Argument of an operator that only a tensor's name implies: the number of the output, unless the first."""
 INITIALIZER = "initializer "
 """Prefix of an argument name, followed by the input slot: the initializer at this slot as JSON [name, type, identity of
 its values]."""
@@ -110,7 +112,9 @@ def of_names(records: Iterable[Record]) -> dict[int, Operator]:
     for record in records:
         name = next((text for text in (record.op_type, record.name) if text.startswith("/")), "")
         if record.io == "out" and name:
-            operators[record.op_index] = Operator(*module_of(name.partition("_output_")[0]))
+            node, _, slot = name.partition("_output_")
+            arguments = {FURTHER_OUTPUT: slot} if slot.isdecimal() and int(slot[:9]) else {}
+            operators[record.op_index] = Operator(*module_of(node), arguments=arguments)
     return operators
 
 

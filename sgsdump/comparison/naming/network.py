@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from sgsdump.dumps.dump import Dump, Operator, Record
-from sgsdump.dumps.onnx_network import FUSED
+from sgsdump.dumps.onnx_network import FURTHER_OUTPUT, FUSED
 from sgsdump.errors import FileChanged, SgsdumpError
 from sgsdump.files.mapped import in_memory
 
@@ -150,6 +150,7 @@ class Nodes(Sequence[Node]):
         within = set(members)
         members = [node for node in members if node not in self.fixed]
         if not self.has_flow:
+            members = [node for node in members if FURTHER_OUTPUT not in node.arguments]
             return members[-1] if members and members[-1].outputs else None
         left = [node for node in members if any(reader not in within for reader in self.readers[node.place])]
         left = left or [node for node in members if not self.readers[node.place]]

@@ -18,7 +18,7 @@ from sgsdump.dumps.onnx_network import of_names, of_paths
 from sgsdump.tensors.stages import Stage
 
 # Parts of the names of fused layers, as TensorRT makes them.
-FUSION_MARKS = (" + ", "PWN(", "{ForeignNode[")
+FUSION_MARKS = (" + ", " || ", "PWN(", "{ForeignNode[")
 
 
 class OneSided(NamedTuple):

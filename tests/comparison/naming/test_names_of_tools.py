@@ -88,6 +88,16 @@ def test_a_planted_difference_is_named(tool: str) -> None:
     assert [row.name for row in found.rows if row.mse] == [PLANTED]
 
 
+@pytest.mark.parametrize("swap", [False, True])
+def test_modules_pair_with_the_operators_of_another_tool(swap: bool) -> None:
+    """The indices of a MaxPool are no output of its module."""
+    names = ("pytorch", "executorch") if swap else ("executorch", "pytorch")
+    found = compare(*map(named, names))
+    sample, benchmark = map(numbers, names)
+    assert len(found.rows) == 34 and not found.failed
+    assert all(sample[row.sample_name] == benchmark[row.name] and row.mse == 0 for row in found.rows)
+
+
 def test_names_of_modules_may_have_a_common_prefix_and_need_company() -> None:
     module = named("pytorch")
     prefixed = [
