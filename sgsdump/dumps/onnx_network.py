@@ -24,6 +24,8 @@ SOURCE = "_source"
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
 _LIBRARIES = re.compile(r"[/\\](site-packages|dist-packages)[/\\]torch[/\\]")
 _QUOTED = re.compile(r"'([^']*)'")
+DEEPEST = 100
+"""Depth of modules from which a path is not taken for one."""
 FEWEST_PATHS = 2
 """Fewest names that must be paths of modules of the other dump, so that all names are read as paths."""
 _NUMBERED = re.compile(r"(.+?)(?:_\d{1,6})?", re.DOTALL)
@@ -121,11 +123,12 @@ def of_names(records: Iterable[Record]) -> dict[int, Operator]:
 def of_paths(records: Iterable[Record], others: Mapping[int, Operator]) -> dict[int, Operator]:
     """Return a module for each output that is named after one, ``block1.conv``.
 
-    The modules are those of ``others``. All names may begin with the same part, ``model.block1.conv``.
+    The modules are those of ``others``. All names may begin with the same part, ``model.block1.conv``. Plain numbers are
+    no evidence, because some exporters number tensors.
     """
     paths: set[str] = set()
     for operator in others.values():
-        path = operator.module
+        path = operator.module if operator.module.count(".") < DEEPEST else ""
         while path and path not in paths:
             paths.add(path)
             path = path.rpartition(".")[0]
@@ -135,7 +138,7 @@ def of_paths(records: Iterable[Record], others: Mapping[int, Operator]) -> dict[
     whole = {index: name for index, name in named.items() if name in paths}
     cut = {index: name.removeprefix(prefix) for index, name in named.items() if name.removeprefix(prefix) in paths}
     found = max(whole, cut, key=len)
-    if len(found) < FEWEST_PATHS:
+    if sum(not path.isdecimal() for path in found.values()) < FEWEST_PATHS:
         return {}
     known = {
         index: found.get(index, name.removeprefix(prefix if found is cut else "")) for index, name in named.items()

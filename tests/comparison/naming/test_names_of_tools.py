@@ -109,6 +109,13 @@ def test_names_of_modules_may_have_a_common_prefix_and_need_company() -> None:
     assert not compare(Dump(one), named("onnx_folded")).rows
 
 
+def test_numbered_tensors_are_no_modules_of_a_sequential() -> None:
+    model = [Tensor.of(f"/{n}/Conv_output_0", values(n, 24)) for n in range(4)]
+    numbered = [Tensor.of(str(n + 1), values(n, 24)) for n in range(4)]
+    sides = [Dump([Record("out", 0, n, "", tensor) for n, tensor in enumerate(side)]) for side in (numbered, model)]
+    assert not compare(*sides).rows and len(compare(*sides, match_by_value=True).rows) == 4
+
+
 # Look-alikes.
 
 
