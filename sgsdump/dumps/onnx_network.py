@@ -123,8 +123,8 @@ def of_names(records: Iterable[Record]) -> dict[int, Operator]:
 def of_paths(records: Iterable[Record], others: Mapping[int, Operator]) -> dict[int, Operator]:
     """Return a module for each output that is named after one, ``block1.conv``.
 
-    The modules are those of ``others``. All names may begin with the same part, ``model.block1.conv``. Plain numbers are
-    no evidence, because some exporters number tensors.
+    The modules are those of ``others``. All names may begin with the same part, ``model.block1.conv``. Plain numbers
+    are no evidence, because some exporters number tensors.
     """
     paths: set[str] = set()
     for operator in others.values():
