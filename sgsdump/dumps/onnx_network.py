@@ -13,6 +13,8 @@ from sgsdump.tensors.types import Quant
 
 FUSED = "fused_activation"
 """Node attribute: the fused activation of the operator."""
+FURTHER_OUTPUT = "output"
+"""Argument of an operator that only a tensor's name implies: the number of the output, unless the first."""
 INITIALIZER = "initializer "
 """Prefix of an argument name, followed by the input slot: the initializer at this slot as JSON [name, type, identity of
 its values]."""
@@ -22,6 +24,10 @@ SOURCE = "_source"
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
 _LIBRARIES = re.compile(r"[/\\](site-packages|dist-packages)[/\\]torch[/\\]")
 _QUOTED = re.compile(r"'([^']*)'")
+DEEPEST = 100
+"""Depth of modules from which a path is not taken for one."""
+FEWEST_PATHS = 2
+"""Fewest names that must be paths of modules of the other dump, so that all names are read as paths."""
 _NUMBERED = re.compile(r"(.+?)(?:_\d{1,6})?", re.DOTALL)
 
 
@@ -108,8 +114,36 @@ def of_names(records: Iterable[Record]) -> dict[int, Operator]:
     for record in records:
         name = next((text for text in (record.op_type, record.name) if text.startswith("/")), "")
         if record.io == "out" and name:
-            operators[record.op_index] = Operator(*module_of(name.partition("_output_")[0]))
+            node, _, slot = name.partition("_output_")
+            arguments = {FURTHER_OUTPUT: slot} if slot.isdecimal() and int(slot[:9]) else {}
+            operators[record.op_index] = Operator(*module_of(node), arguments=arguments)
     return operators
+
+
+def of_paths(records: Iterable[Record], others: Mapping[int, Operator]) -> dict[int, Operator]:
+    """Return a module for each output that is named after one, ``block1.conv``.
+
+    The modules are those of ``others``. All names may begin with the same part, ``model.block1.conv``. Plain numbers
+    are no evidence, because some exporters number tensors.
+    """
+    paths: set[str] = set()
+    for operator in others.values():
+        path = operator.module if operator.module.count(".") < DEEPEST else ""
+        while path and path not in paths:
+            paths.add(path)
+            path = path.rpartition(".")[0]
+    named = {record.op_index: record.name for record in records if record.io == "out" and not record.constant}
+    firsts = {name.partition(".")[0] for name in named.values()}
+    prefix = f"{firsts.pop()}." if len(firsts) == 1 else ""
+    whole = {index: name for index, name in named.items() if name in paths}
+    cut = {index: name.removeprefix(prefix) for index, name in named.items() if name.removeprefix(prefix) in paths}
+    found = max(whole, cut, key=len)
+    if sum(not path.isdecimal() for path in found.values()) < FEWEST_PATHS:
+        return {}
+    known = {
+        index: found.get(index, name.removeprefix(prefix if found is cut else "")) for index, name in named.items()
+    }
+    return {index: Operator(path, path.rpartition(".")[2], is_module=True) for index, path in known.items()}
 
 
 def module_of(node: str) -> tuple[str, str]:

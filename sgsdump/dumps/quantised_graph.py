@@ -148,6 +148,11 @@ class QuantisedGraph:
                     readers[root].append(node)
         return dict(readers)
 
+    def has_inner(self, name: str) -> bool:
+        """Return whether an operator makes this tensor and another one reads it."""
+        root = self.root(name)
+        return root in self.makers and root in self.readers
+
     @cached_property
     def is_quantised(self) -> bool:
         return any(is_edge(node[1]) or on_integers(node[1]) for node in self.nodes)

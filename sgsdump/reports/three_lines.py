@@ -140,7 +140,7 @@ def next_line(verdict: Verdict) -> str:
     layers, cause = recommendation.layers, verdict.cause
     if cause is not None and (first := cause.facts.get("input", "")) in layers:
         layers = (first, *(name for name in layers if name != first))
-    text = _ACTIONS[recommendation.action].format(layers=_named(layers))
+    text = _ACTIONS[recommendation.action].format(layers=_named(layers) or "the operator named above")
     if recommendation.action == "correct the cause" and cause is not None:
         text = str(plugins.ask("remedy of a measured cause", cause)).rstrip(".")
     if recommendation.action == "nothing" and verdict.outcome == "FAIL":

@@ -64,7 +64,7 @@ def ends_of_modules(modules: Nodes, operators: Nodes, outer: bool = False) -> li
             calls[node.module].append(node)
     ends = []
     for path, (module, *more) in calls.items():
-        last = _exit(operators, inside.get(path, ()))
+        last = operators.exit(inside.get(path, ()))
         if not more and module.is_outer == outer and last is not None:
             ends.append(ModuleEnd(module, last, tuple(inside[path])))
     return ends
@@ -111,14 +111,6 @@ def _by_module(nodes: Iterable[Node]) -> dict[str, list[Node]]:
     return groups
 
 
-def _exit(nodes: Nodes, members: Collection[Node]) -> Node | None:
-    """Return the only member that others read, or that nothing reads; None if there are several."""
-    within = set(members)
-    left = [node for node in members if any(reader not in within for reader in nodes.readers[node.place])]
-    left = left or [node for node in members if not nodes.readers[node.place]]
-    return left[0] if len(left) == 1 and left[0].outputs else None
-
-
 def _last_from(nodes: Nodes, start: Node, paired: Collection[Node]) -> Node | None:
     """Return the exit of the operators computed from ``start``, up to paired operators."""
     members, following = {start: None}, {start}
@@ -129,7 +121,7 @@ def _last_from(nodes: Nodes, start: Node, paired: Collection[Node]) -> Node | No
         following.add(node)
         if makers <= members.keys() and node not in paired and node.kind not in MOVING:
             members[node] = None
-    return _exit(nodes, members)
+    return nodes.exit(members)
 
 
 def _shape(node: Node) -> tuple[int, ...] | None:

@@ -8,36 +8,42 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from sgsdump.dumps.dump import Dump, Operator, Record
-from sgsdump.dumps.onnx_network import FUSED
+from sgsdump.dumps.onnx_network import FURTHER_OUTPUT, FUSED
 from sgsdump.errors import FileChanged, SgsdumpError
 from sgsdump.files.mapped import in_memory
 
 _SAME = {
-    "conv": "convolution convolution_overrideable mkldnn_convolution slow_conv2d convtranspose conv_transpose",
+    "conv": "convolution convolution_overrideable mkldnn_convolution slow_conv2d convtranspose conv_transpose"
+    " depthwise_conv transpose_conv",
     "matmul": "addmm addmv baddbmm bmm mm gemm linear fc fully_connected innerproduct batchmatmul matmulv",
     "batch_norm": "native_batch_norm native_batch_norm_legit native_batch_norm_legit_no_training batchnorm"
     " batchnormalization cudnn_batch_norm",
     "layer_norm": "native_layer_norm layernorm layernormalization",
     "group_norm": "native_group_norm groupnorm groupnormalization",
     "max_pool": "max_pool_with_indices maxpool",
-    "avg_pool": "avgpool averagepool adaptive_avg_pool adaptiveavgpool globalaveragepool",
-    "mean": "reducemean reduce_mean",
+    "mean": "reducemean reduce_mean avg_pool avgpool average_pool averagepool adaptive_avg_pool adaptiveavgpool"
+    " globalaveragepool",
     "sum": "reducesum reduce_sum",
-    "concat": "cat",
+    "concat": "cat concatenation",
+    "sigmoid": "logistic",
+    "hardswish": "hard_swish",
+    "hardsigmoid": "hard_sigmoid",
+    "depthtospace": "depth_to_space pixel_shuffle",
+    "spacetodepth": "space_to_depth pixel_unshuffle",
     "embedding": "gather",
     "transpose": "t permute swapaxes",
     "reshape": "view unsafe_view flatten unsqueeze squeeze",
     "scaled_dot_product_attention": "scaled_dot_product_attention_math scaled_dot_product_flash_attention_for_cpu",
     "clip": "clamp hardtanh relu6",
     "resize": "upsample upsample_nearest upsample_nearest_exact upsample_linear upsample_bilinear upsample_bicubic"
-    " upsample_trilinear interpolate",
+    " upsample_trilinear interpolate resize_nearest_neighbor resize_bilinear",
     "pad": "constant_pad_nd reflection_pad replication_pad",
     "rms_norm": "rmsnorm rmsnormalization fused_rms_norm simplifiedlayernormalization",
     "leaky_relu": "leakyrelu",
@@ -50,15 +56,17 @@ _SAME = {
 # Operators that compute nothing: they change only the place or type of values.
 _MOVES = frozenset("transpose reshape identity to_copy expand slice select split unbind chunk".split())
 _KINDS = {word: kind for kind, words in _SAME.items() for word in [kind, *words.split()]}
+_COPY = "_copy"
 _DIMENSIONS = re.compile(r"_?[1-3]d(?=_|$)|(?<=max_pool|avg_pool)2d")
 
 
 def kind_of(word: str) -> str:
     """Return the common kind: ``conv`` for ``aten.convolution``, ``Conv2d`` and ``Conv``.
 
-    Other words stay unchanged.
+    ``permute_copy`` is ``permute`` in a program without views. Other words stay unchanged.
     """
-    return _KINDS.get(plain(word), plain(word))
+    name = plain(word)
+    return _KINDS.get(name) or _KINDS.get(name.removesuffix(_COPY), name)
 
 
 def only_moves(word: str) -> bool:
@@ -128,6 +136,35 @@ class Nodes(Sequence[Node]):
             )
             makers |= {value: node for key, value in values.items() if key[0] == "out" and value is not None}
         return feeding
+
+    @cached_property
+    def has_flow(self) -> bool:
+        """Whether the data flow is known. Names alone imply only modules and order."""
+        return any(maker is not None for makers in self.feeding.values() for maker in makers)
+
+    def exit(self, members: Collection[Node]) -> Node | None:
+        """Return the only member that others read, or that nothing reads; None if there are several.
+
+        If the data flow is unknown, return the last member.
+        """
+        within = set(members)
+        members = [node for node in members if node not in self.fixed]
+        if not self.has_flow:
+            members = [node for node in members if FURTHER_OUTPUT not in node.arguments]
+            return members[-1] if members and members[-1].outputs else None
+        left = [node for node in members if any(reader not in within for reader in self.readers[node.place])]
+        left = left or [node for node in members if not self.readers[node.place]]
+        return left[0] if len(left) == 1 and left[0].outputs else None
+
+    @cached_property
+    def fixed(self) -> frozenset[Node]:
+        """Operators that compute the same values in each run: constants, and operators that read only constants."""
+        fixed: set[Node] = set()
+        for node in self.inner:
+            makers = self.feeding[node.place]
+            if node.kind == "constant" or (makers and fixed.issuperset(makers)):
+                fixed.add(node)
+        return frozenset(fixed)
 
     def maker(self, node: Node, slot: int) -> Node | None:
         """Return the operator that produced an input; None if no operator of the dump did."""

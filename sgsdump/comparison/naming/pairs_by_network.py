@@ -14,27 +14,21 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from sgsdump.comparison.alignment import Pair, compared, ids_of
 from sgsdump.comparison.naming.compiled_graphs import COMPILED_GRAPH, ends, inside_graphs
 from sgsdump.comparison.naming.composed_operators import MOVING, ends_of_modules, ends_of_operators, moved
+from sgsdump.comparison.naming.flow import NORMALISATIONS, Couple, after_folding, in_order, pairs_by_place, tail
 from sgsdump.comparison.naming.network import Node, Nodes, nodes_of, plain
 from sgsdump.comparison.naming.sides import OneSided, Places, Settled, Sides
 from sgsdump.dumps.dump import Record
 from sgsdump.dumps.onnx_network import OnnxNetwork
 
 MODULE, PLACE = "module and operator", "place in the dataflow"
-MOST = 2000  # unpaired operators on a side above which only the order counts, because each is compared with many
-TRIED = 8  # candidates of a kind to try, in execution order
-_NORMALISATIONS = ("batch_norm",)
 _CARRYING = frozenset(
     (*MOVING, "identity", "slice", "select", "expand", "split", "unsafe_split", "unbind", "as_strided")
 )
-_FOLDED = (*_NORMALISATIONS, "add", "mul", "identity")
-
-Couple = tuple[Node, Node]  # sample and benchmark
 
 
 class NodePair(NamedTuple):
@@ -64,26 +58,36 @@ def propose(sides: Sides, settled: Settled) -> Settled:
         places = Places(modules, _own_sources(networks[1]), dict(_weights(networks)))
         return replace(settled, places=places)
     in_graphs = inside_graphs(networks)
+    is_implied = not all(dump.network() for dump in dumps)  # a network follows only from names
     nodes = _paired(networks if not in_graphs else _without(networks, in_graphs))
+    if is_implied and not all(side.has_flow for side in networks) and not all(side.modules for side in networks):
+        nodes = []  # only the order of the operators is known
     unpaired = {id(record) for side in records for record in side} - settled.ids
     of_models = not any(dump.network() for dump in dumps)
-    if all(isinstance(network, OnnxNetwork) or not network for network in (dump.network() for dump in dumps)):
-        shared = (names[0] & names[1]) - _other_operators(networks)
+    are_models = all(isinstance(network, OnnxNetwork) or not network for network in sides.networks)
+    if are_models:
+        shared = (names[0] & names[1]) - _other_operators(networks) - _before_folding(nodes)
         unpaired -= {id(record) for side in records for record in side if (record.io, record.name) in shared}
     pairs = [*settled.pairs, *_of_outermost(sides, in_graphs, unpaired)]
     unpaired -= ids_of(pairs)
     of_libraries = _has_inputs(networks[0]) != _has_inputs(networks[1])
     for pair in (pair for both in nodes for pair in _pairs(both)):
-        if of_libraries and _size(pair.sample) != _size(pair.benchmark):
-            continue  # another operator of this kind: one library uses several operators for one of the other
+        if (of_libraries or are_models or is_implied) and _size(pair.sample) != _size(pair.benchmark):
+            continue  # another operator of this kind: one side uses several operators for one of the other
         if ids_of([pair]) <= unpaired:
             unpaired -= ids_of([pair])
             pairs.append(pair)
     reasons = {} if of_models else _reasons(networks, nodes)
+    folded = _folded(nodes)
+    reasons |= folded
     in_graphs = inside_graphs(networks, {node for both in nodes for node in (*both[:2], *both.ends)})
     of_graphs = {id(record): reason for node, reason in in_graphs.items() for record in _records(node)}
     reasons |= of_graphs
-    unmatched = {**settled.unmatched, **{record: reason for record, reason in reasons.items() if record in unpaired}}
+    left = {record: reason for record, reason in reasons.items() if record in unpaired}
+    certain = {record: left[record] for record in left.keys() & (of_graphs.keys() | folded)} if is_implied else left
+    unmatched = {**settled.unmatched, **certain}
+    if is_implied:  # names may still pair them
+        settled = replace(settled, reasons={**left, **settled.reasons})
     by_inputs = any(pair.benchmark.io == "in" for pair in pairs)
     sources = {} if by_inputs else dict(_sources(networks, nodes, pairs))
     makers = dict(_one_sided(networks, nodes))
@@ -92,6 +96,7 @@ def propose(sides: Sides, settled: Settled) -> Settled:
     expected = settled.expected | (frozenset() if of_models else _of_no_counterpart(networks))
     expected |= (
         of_graphs.keys()
+        | folded.keys()
         | _inside_whole_modules(networks, nodes)
         | (_reshaped(networks, nodes) if of_libraries else frozenset())
     )
@@ -125,10 +130,27 @@ def _other_operators(networks: tuple[Nodes, Nodes]) -> set[tuple[str, str]]:
     }
 
 
+def _before_folding(nodes: Iterable[NodePair]) -> set[tuple[str, str]]:
+    """Return names of outputs before a normalisation that the other side folds into the weights of the operator."""
+    folded = (both for both in nodes if any(end.kind in NORMALISATIONS for end in both.ends if end not in both[:2]))
+    return {(record.io, record.name) for both in folded for node in both[:2] for record in node.outputs.values()}
+
+
+def _folded(nodes: Iterable[NodePair]) -> dict[int, str]:
+    """Return the reason for outputs before a normalisation that the other side folds, by the record's ``id``."""
+    return {
+        id(record): f"values before {end.word}, which the {other} folds into its {node.kind}; compared after {end.word}"
+        for both in nodes
+        for node, end, other in zip(both[:2], both.ends, ("benchmark", "sample"))
+        if end is not node and end.kind in NORMALISATIONS
+        for record in node.outputs.values()
+    }
+
+
 def _paired(networks: tuple[Nodes, Nodes]) -> list[NodePair]:
     if not all(networks):
         return []
-    if _has_inputs(networks[0]) != _has_inputs(networks[1]):
+    if _has_inputs(networks[0]) != _has_inputs(networks[1]) or _are_modules(networks[0]) != _are_modules(networks[1]):
         return _of_libraries(networks)
     by_module = pairs_by_module(*networks)
     by_place = pairs_by_place(*networks, by_module)
@@ -140,7 +162,8 @@ def _of_libraries(networks: tuple[Nodes, Nodes]) -> list[NodePair]:
     """Pair two libraries that split operators and modules differently, and move values differently."""
     sample, benchmark = networks
     mine, theirs = ends_of_modules(sample, benchmark), ends_of_modules(benchmark, sample)
-    ends = [(end.module, end.last) for end in mine] + [(end.last, end.module) for end in theirs]
+    ends = [(after_folding(sample, benchmark, end.module, end.last), end.last) for end in mine]
+    ends += [(end.last, after_folding(benchmark, sample, end.module, end.last)) for end in theirs]
     skipped = {node for end in (*mine, *theirs) for node in end.members}
     skipped |= {node for side in networks for node in side if node.kind in MOVING and not node.is_module}
     by_module = [*ends, *pairs_by_module(sample, benchmark, {*skipped, *(node for pair in ends for node in pair)})]
@@ -245,6 +268,10 @@ def _records(node: Node) -> Iterator[Record]:
 
 def _has_inputs(nodes: Nodes) -> bool:
     return any(node.inputs for node in nodes)
+
+
+def _are_modules(nodes: Nodes) -> bool:
+    return all(node.is_module for node in nodes)
 
 
 def _pairs(both: NodePair) -> Iterator[Pair]:
@@ -383,12 +410,15 @@ def _sources(
 def pairs_by_module(sample: Nodes, benchmark: Nodes, skipped: Collection[Node] = ()) -> list[Couple]:
     """Pair modules by path and call number, and operators inside a module by kind and order.
 
-    Operators that only one side has, and ``skipped`` operators, are passed over.
+    Operators that only one side has, and ``skipped`` operators, are passed over. If only one side has modules, the
+    operators outside all modules do not correspond to each other.
     """
     pairs: list[Couple] = []
     calls = [_by_module(node for node in side if node.is_module) for side in (sample, benchmark)]
     for path, modules in calls[0].items():
         pairs += zip(modules, calls[1].get(path, ()))
+    if bool(sample.modules) != bool(benchmark.modules):
+        return pairs
     paired = {*skipped, *(node for pair in pairs for node in pair)}
     places = [_calls(side) for side in (sample, benchmark)]
     several = {path for path, own in places[0].items() if 1 < len(own) == len(places[1].get(path, ()))}
@@ -396,9 +426,27 @@ def pairs_by_module(sample: Nodes, benchmark: Nodes, skipped: Collection[Node] =
         _by_call([node for node in side.inner if node not in paired], {path: own[path] for path in several})
         for side, own in zip((sample, benchmark), places)
     )
+    leaves = _leaves(sample, benchmark)
     for call, nodes in of_sample.items():
-        pairs += _called_alike([*in_order(nodes, of_benchmark.get(call, ()))], nodes, of_benchmark.get(call, ()))
+        others = of_benchmark.get(call, ())
+        found = [*_called_alike([*in_order(nodes, others)], nodes, others)]
+        if not found and others and call[0] in leaves:  # both sides compute it by other operators
+            ends = sample.exit(nodes), benchmark.exit(others)
+            found = [(ends[0], ends[1])] if ends[0] is not None and ends[1] is not None else []
+        pairs += found
     return pairs
+
+
+def _leaves(*sides: Nodes) -> set[str]:
+    """Return the paths of modules without inner modules; empty if a dump has the outputs of modules."""
+    if any(node.is_module for side in sides for node in side):
+        return set()
+    paths = {path for side in sides for path in side.modules}
+    inner = {path.rpartition(".")[0] for path in paths}
+    while inner - {""}:
+        paths -= inner
+        inner = {path.rpartition(".")[0] for path in inner}
+    return paths
 
 
 def _called_alike(pairs: Sequence[Couple], sample: Sequence[Node], benchmark: Sequence[Node]) -> Iterator[Couple]:
@@ -445,15 +493,6 @@ def renamed_modules(sample: Nodes, benchmark: Nodes, pairs: Iterable[Couple]) ->
             yield from zip(modules, calls[1][same])
 
 
-def in_order(sample: Sequence[Node], benchmark: Sequence[Node]) -> Iterator[Couple]:
-    """Pair operators of the same kinds in the same order, longest matching sequences first."""
-    sample_kinds, benchmark_kinds = ([node.kind for node in side] for side in (sample, benchmark))
-    for first, second, count in SequenceMatcher(
-        None, sample_kinds, benchmark_kinds, autojunk=False
-    ).get_matching_blocks():
-        yield from zip(sample[first : first + count], benchmark[second : second + count])
-
-
 def _by_module(nodes: Iterable[Node]) -> dict[str, list[Node]]:
     groups: defaultdict[str, list[Node]] = defaultdict(list)
     for node in nodes:
@@ -472,110 +511,3 @@ def _by_call(nodes: Iterable[Node], calls: Mapping[str, Sequence[int]]) -> dict[
     for node in nodes:
         groups[node.module, bisect_right(calls.get(node.module, ()), node.place)].append(node)
     return dict(groups)
-
-
-def pairs_by_place(
-    sample: Nodes,
-    benchmark: Nodes,
-    pairs: Iterable[Couple],
-    skipped: Collection[Node] = (),
-    modules: Collection[str] = (),
-) -> list[Couple]:
-    """Return pairs of operators that are neither in ``pairs`` nor ``skipped``.
-
-    Operators in two different ``modules`` are never paired.
-    """
-    state = _State(sample, benchmark, pairs, modules)
-    couples: list[Couple] = []
-    unpaired = [
-        [node for node in side.inner if node not in state.number and node not in skipped]
-        for side in (sample, benchmark)
-    ]
-    if max(map(len, unpaired)) <= MOST:
-        couples += _by_flow(state, *unpaired)
-    couples += _in_gaps(state, skipped)
-    return couples
-
-
-def tail(nodes: Nodes, node: Node, others: Nodes, partner: Node, paired: Iterable[Node]) -> Node:
-    """Return the operator whose output equals the partner's, if the partner folds operators after ``node``.
-
-    Examples are a convolution with its normalisation, a product with its bias, and either with its activation. If one
-    library ran both and the operators have the same name, only a normalisation counts.
-    """
-    alike = plain(node.word) == plain(partner.word) and len(node.inputs) == len(partner.inputs)
-    folded = _NORMALISATIONS if nodes.format == others.format and alike else _FOLDED
-    taken = set(paired)
-    if partner.activation and not node.activation:
-        folded = (*folded, partner.activation)
-    while True:
-        readers = nodes.readers.get(node.place, [])
-        if len(readers) != 1 or readers[0] in taken or readers[0].kind not in folded:
-            return node
-        makers = {maker for maker in nodes.feeding[readers[0].place] if maker is not None}
-        if makers != {node} or not readers[0].outputs:
-            return node
-        if readers[0].kind not in _NORMALISATIONS and _are_apart(node, readers[0], nodes.modules & others.modules):
-            return node
-        node = readers[0]
-
-
-def _are_apart(one: Node, other: Node, modules: Collection[str]) -> bool:
-    """Return whether two operators are in two different modules that both sides have."""
-    return one.module != other.module and one.module in modules and other.module in modules
-
-
-class _State:
-    """Paired operators: a number for each pair, equal on both sides."""
-
-    def __init__(self, sample: Nodes, benchmark: Nodes, pairs: Iterable[Couple], modules: Collection[str]):
-        self.sample, self.benchmark, self.modules = sample, benchmark, modules
-        self.number: dict[Node, int] = {}
-        self.partner: dict[Node, Node] = {}
-        for mine, theirs in pairs:
-            self.take(mine, theirs)
-
-    def take(self, sample: Node, benchmark: Node) -> None:
-        self.number[sample] = self.number[benchmark] = len(self.number)
-        self.partner[benchmark] = sample
-
-    def reads(self, nodes: Nodes, node: Node) -> tuple[int, ...]:
-        return tuple(self.number[one] for one in nodes.nearest(node, self.number.__contains__))
-
-
-def _by_flow(state: _State, sample: list[Node], benchmark: list[Node]) -> Iterator[Couple]:
-    candidates: defaultdict[str, list[Node]] = defaultdict(list)
-    for node in sample:
-        candidates[node.kind].append(node)
-    for wanted in benchmark:
-        if not state.benchmark.feeding.get(wanted.place):
-            continue
-        reads = state.reads(state.benchmark, wanted)
-        nearest = candidates[wanted.kind][:TRIED]
-        nearest = [one for one in nearest if not _are_apart(one, wanted, state.modules)]
-        alike = (one for one in nearest if state.reads(state.sample, one) == reads)
-        partner = next(alike, None)
-        if partner is not None:
-            candidates[wanted.kind].remove(partner)
-            state.take(partner, wanted)
-            yield partner, wanted
-
-
-def _in_gaps(state: _State, skipped: Collection[Node]) -> Iterator[Couple]:
-    """Yield pairs of equal kinds and order between two pairs that are adjacent on both sides."""
-    sample, inner = state.sample.inner, state.benchmark.inner
-    places = {node: place for place, node in enumerate(sample)}
-    begin, gap = 0, list[Node]()
-    for node_there in [*inner, None]:
-        if node_there is not None and node_there not in state.partner:
-            gap += [] if node_there in skipped else [node_there]
-            continue
-        if node_there is not None and state.partner[node_there] not in places:
-            continue  # a module whose operators are in the sample
-        end = len(sample) if node_there is None else places[state.partner[node_there]]
-        if gap:
-            waiting = [node for node in sample[begin:end] if node not in state.number and node not in skipped]
-            for pair in [pair for pair in in_order(waiting, gap) if not _are_apart(*pair, state.modules)]:
-                state.take(*pair)
-                yield pair
-        begin, gap = max(begin, end + 1), []

@@ -69,6 +69,8 @@ def propose(sides: Sides, settled: Settled) -> Settled:
         held, wanted = of_sample.get(groups[0].holder), of_benchmark.get(groups[1].holder)
         if held is not None and wanted is not None and any(group.is_quantised for group in groups):
             pairs.append(Pair(held, wanted, QUANTISED_VALUES))
+    if not any(graphs[1].has_inner(pair.benchmark.name) for pair in pairs):
+        return replace(settled, pairs=(*settled.pairs, *pairs))  # no common names or operators: positions decide
     paired = {id(record) for pair in pairs for record in pair.records}
     unmatched = {
         id(record): why

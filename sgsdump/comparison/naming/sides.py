@@ -14,8 +14,11 @@ from typing import NamedTuple
 from sgsdump.comparison.alignment import Mapper, Pair, compared, ids_of
 from sgsdump.comparison.naming.name_sources import NameSources
 from sgsdump.dumps.dump import Dump, Network, Record
-from sgsdump.dumps.onnx_network import of_names
+from sgsdump.dumps.onnx_network import of_names, of_paths
 from sgsdump.tensors.stages import Stage
+
+# Parts of the names of fused layers, as TensorRT makes them.
+FUSION_MARKS = (" + ", " || ", "PWN(", "{ForeignNode[")
 
 
 class OneSided(NamedTuple):
@@ -124,9 +127,10 @@ class Sides:
 
     @cached_property
     def operators(self) -> tuple[Network, Network]:
-        """Operators of both dumps; for a dump that records none, those implied by its names."""
-        sample, benchmark = self.networks
-        return sample or of_names(self.sample.records), benchmark or of_names(self.benchmark.records)
+        """Operators of both dumps; for a dump that records none, the operators or modules implied by its names."""
+        records = self.sample.records, self.benchmark.records
+        sample, benchmark = (network or of_names(side) for network, side in zip(self.networks, records))
+        return sample or of_paths(records[0], benchmark), benchmark or of_paths(records[1], sample)
 
     def have_maps(self, _: Settled) -> bool:
         return self.names is not None and self.names.names_pairs
@@ -140,7 +144,8 @@ class Sides:
 
     def have_fused_names(self, settled: Settled) -> bool:
         """Return whether a tensor is named after several operators, ``/conv1/Conv + /relu1/Relu``."""
-        return any(" + " in record.name for dump in (self.sample, self.benchmark) for record in dump.records)
+        names = (record.name for dump in (self.sample, self.benchmark) for record in dump.records)
+        return any(mark in name for name in names for mark in FUSION_MARKS)
 
     def have_operators(self, _: Settled) -> bool:
         return any(self.operators)

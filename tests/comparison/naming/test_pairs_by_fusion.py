@@ -9,6 +9,7 @@ import pytest
 
 from sgsdump import Dump, Record, Tensor, compare, open_dump
 from sgsdump.cli import main
+from sgsdump.comparison.naming.pairs_by_fusion import is_fused, last_part
 from sgsdump.comparison.thresholds import Thresholds
 from sgsdump.reports.comparison import REPORTS
 
@@ -33,6 +34,41 @@ def unfused() -> Dump:
     tensors = [Tensor.of(FUSED[record.name], record.tensor.real()) for record in values()]
     types = [name.rpartition(" + ")[2].strip("()") for name in FUSED]
     return Dump([Record("out", 0, index, kind, tensor) for index, (kind, tensor) in enumerate(zip(types, tensors))])
+
+
+@pytest.mark.parametrize(
+    "name, part",
+    [
+        ("/conv/Conv + /relu/Relu", "/relu/Relu"),
+        ("PWN(/sig/Sigmoid, /Mul)", "/Mul"),
+        ("PWN(PWN(/sig/Sigmoid), PWN(/Mul))", "/Mul"),
+        ("/conv/Conv + PWN(PWN(/sig/Sigmoid), /Mul)", "/Mul"),
+        ("{ForeignNode[/a/MatMul.../a/Softmax]}", "/a/Softmax"),
+        ("{ForeignNode[/a/MatMul + /a/Add.../b/Add + /b/Relu]}", "/b/Relu"),
+        ("/left/Conv || /right/Conv", ""),
+        ("/left/Conv + /left/Relu || /right/Conv + /right/Relu", ""),
+        ("Reformatting CopyNode for Input Tensor 0 to /conv/Conv + /relu/Relu", ""),
+    ],
+)
+def test_the_last_part_of_a_name(name: str, part: str) -> None:
+    assert is_fused(name) and last_part(name) == part
+
+
+def test_a_copy_and_layers_side_by_side_pair_with_nothing() -> None:
+    """Their names end in the name of a tensor whose values they do not hold."""
+    relu, other = (np.random.default_rng(seed).normal(size=(1, 4, 3, 3)).astype(np.float32) for seed in range(2))
+    fused = {
+        "Reformatting CopyNode for Input Tensor 0 to /conv/Conv + /relu/Relu": other,
+        "/conv/Conv + /relu/Relu": relu,
+        "/relu/Relu || /right/Conv": np.concatenate([relu, other], 1),
+    }
+    sides = [{"/relu/Relu_output_0": relu, "/right/Conv_output_0": other + 1}, fused]
+    dumps = [
+        Dump([Record("out", 0, n, "", Tensor.of(name, value)) for n, (name, value) in enumerate(side.items())])
+        for side in sides
+    ]
+    (row,) = compare(dumps[1], dumps[0]).rows
+    assert (row.sample_name, row.name) == ("/conv/Conv + /relu/Relu", "/relu/Relu_output_0") and row.mse == 0
 
 
 @pytest.mark.parametrize("swap", [False, True])
