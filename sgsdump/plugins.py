@@ -1,6 +1,6 @@
-"""Plug-ins: extensions that an installed package adds to sgsdump, as tables of names and the objects to import.
+"""Plug-ins: tables in which a package names the commands, formats and other objects that it adds to sgsdump.
 
-Targets are imported on first use.
+sgsdump imports an object when the object is first used.
 
 A plug-in is a record ``PLUGIN = Plugin(...)``. sgsdump's own plug-ins, ``OWN``, define this record in their
 ``__init__.py``. An installed package names its record in the entry-point group ``sgsdump.plugins``::
@@ -8,9 +8,10 @@ A plug-in is a record ``PLUGIN = Plugin(...)``. sgsdump's own plug-ins, ``OWN``,
     [project.entry-points."sgsdump.plugins"]
     toy = "sgsdump_toy:PLUGIN"
 
-sgsdump first searches its own commands, formats, names and file readers. If sgsdump has no match, installed plug-ins
-are searched. ``sgsdump --help`` always lists the commands of installed plug-ins. If a plug-in cannot be loaded, sgsdump
-issues one warning. All other functions of sgsdump still work. ``SGSDUMP_NO_PLUGINS=1`` disables all installed plug-ins.
+sgsdump first searches its own commands, formats, names and file readers. If it finds no match there, it searches the
+installed plug-ins. ``sgsdump --help`` always lists the commands of installed plug-ins. If a plug-in cannot be loaded,
+sgsdump issues one warning. All other functions of sgsdump still work. ``SGSDUMP_NO_PLUGINS=1`` disables all installed
+plug-ins.
 """
 
 import importlib
@@ -187,7 +188,7 @@ def further_commands() -> Mapping[str, Command]:
 
 
 def public_name(name: str) -> Any:
-    """Import the public name of a plug-in. Raises AttributeError if no plug-in has this name."""
+    """Import the object that a plug-in publishes as ``name``. Raises AttributeError if no plug-in has this name."""
     module = next((plugin.names[name] for plugin in own() if name in plugin.names), None)
     if module is None and not name.startswith("_") and not _is_module(name):
         module = next((plugin.names[name] for plugin in installed().values() if name in plugin.names), None)
@@ -215,7 +216,7 @@ def public_module(name: str) -> ModuleSpec | None:
 
 
 class _Alias:
-    """Loader that makes a module an alias of another module, which is imported only under its own name."""
+    """Loader of a module that is an alias of a target module. The target is imported once, under its own name."""
 
     def __init__(self, target: str):
         self._target = target
@@ -243,7 +244,7 @@ def ask(kind: str, result: object, *further: object) -> Any:
 
 
 def _view(kind: str) -> str | None:
-    """Return the target of the view for a kind of result, from the core, sgsdump's plug-ins or installed plug-ins."""
+    """Return the import target of the view function for a kind of result; installed plug-ins are searched last."""
     for plugin in (_CORE, *own()):
         if kind in plugin.views:
             return plugin.views[kind]

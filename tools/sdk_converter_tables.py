@@ -31,7 +31,7 @@ The column *stage* shows where the SDK fails:
 # Clearer words for the page than those of the messages, which stand beside the operator's name.
 THRESHOLD = "a Threshold whose 1 becomes one step of the input's scale, nearly 0"
 CLEARER = {
-    "a Slice of the first axis only, from its start": "a Slice of only the first axis, from index 0 on",
+    "a Slice of the first axis only, from its start": "a Slice of only the first axis, starting at index 0",
     "an operator on rows of another length, in fixed models": "the same operator on rows of a wrong length (fixed "
     "models only)",
     "a DepthToSpace with another order of pixels": "a DepthToSpace with a wrong order of pixels",
@@ -62,7 +62,7 @@ CLEARER = {
     "of different scales for H and W": "with different scales for H and W",
     "of all axes": "over all axes",
     "of five dimensions": "of tensors with five dimensions",
-    "of five dimensions, with a constant": "of a tensor with five dimensions and a constant",
+    "of five dimensions, with a constant": "of a constant and a tensor with five dimensions",
     "as an output of the model": "whose result is an output of the model",
     "to N, H, W, C, as an output of the model": "to N, H, W, C, if the result is an output of the model",
     "PROD or MAX of more than two": "PROD or MAX of more than two inputs",
@@ -74,13 +74,13 @@ CLEARER = {
     "with negative indices": "with negative starts or ends",
     "that reads a fully connected operator": "that reads the output of a fully connected operator",
     facts.ONE_CHANNEL[0]: "an ONNX input with one channel that a convolution reads",
-    facts.ONE_CHANNEL[1]: "an input with three channels. The preprocess file must give x, 0, 0 for each "
-    "value x (H x W x 3)",
+    facts.ONE_CHANNEL[1]: "an input with three channels. For each value x, the preprocess file must give the three "
+    "channel values x, 0, 0 (shape H x W x 3)",
     facts.GREY_PICTURE[0]: "an image with one channel, with training format RGB and input format GRAY",
     facts.GREY_PICTURE[
         1
-    ]: "an input with three channels in calibrator and float simulator, which use only the first channel. The "
-    "preprocess file must give H x W x 3 values for norm=True and H x W values for norm=False",
+    ]: "an input with three channels. The calibrator and the float simulator use only the first of the three channels. "
+    "The preprocess file must give H x W x 3 values for norm=True and H x W values for norm=False",
 }
 
 

@@ -28,9 +28,9 @@ layouts and types:
   integers, and converts narrower floats to float32.
 
 the SDK's model files (.sim, .img):
-  float.sim becomes a float model; its tensors have the names of the SDK's
-  dumps. fixed.sim and .img become a fixed model, which simulate runs with the
-  SDK's integers. fixed.sim to .txt writes the text of the SDK's parse_net.
+  float.sim becomes a float model with the tensor names of the SDK's dumps.
+  fixed.sim and .img become a fixed model, which simulate runs with the SDK's
+  integers. fixed.sim to .txt writes the text of the SDK's parse_net.
 
 a cluster (--scheduler):
   The workers of a Dask cluster (pip install 'sgsdump[cluster]') read the dump
@@ -267,7 +267,7 @@ def _convert_with(writer: str, options: Options, records: list[Record]) -> int:
 
     for name, given in (("--to", options.to), ("--strict", options.strict), ("--scheduler", options.scheduler)):
         if given:
-            raise ConfigError(f"{name} is for sgsdump's formats, but --writer writes its own; omit one of them")
+            raise ConfigError(f"{name} applies to sgsdump's formats, not to --writer; omit one of them")
     function, left_out = load_function(writer, "writer"), list[tuple[str, str]]()
     with_values = [record for record in records if record.tensor.statistics is None]
     left_out += [(record.name, "only statistics were dumped") for record in records if record not in with_values]

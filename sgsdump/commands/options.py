@@ -104,8 +104,8 @@ def add_model(
     parser.add_argument("-m", "--model", type=Path, required=required, help=text)
     parser.add_argument("--weight-file", type=Path, metavar="W.caffemodel", help="weights of a Caffe model")
     for end, part in (
-        ("inputs", "the part after these tensors, which become its inputs"),
-        ("outputs", "the part that computes these tensors, which become its outputs"),
+        ("inputs", "the part after these tensors; these tensors become the model inputs"),
+        ("outputs", "the part that computes these tensors; these tensors become the model outputs"),
     ):
         text = f"cut the model: run only {part}"
         parser.add_argument(f"--model-{end}", nargs="+", default=(), metavar="NAME", help=text)
@@ -198,10 +198,13 @@ def add_parse_net(parser: argparse._ActionsContainer) -> None:
 def add_run(parser: argparse._ActionsContainer) -> None:
     """Add ``--step`` and ``--rank``, which select a run of a tree of runs."""
     parser.add_argument(
-        "--step", type=int, metavar="N", help="select the run of step N in a tree of runs (also: TREE@step=N)"
+        "--step", type=int, metavar="N", help="select the run of step N in a tree of runs (or write TREE@step=N)"
     )
     parser.add_argument(
-        "--rank", type=int, metavar="N", help="select the run of rank (or device) N (also: TREE@step=N,rank=N)"
+        "--rank",
+        type=int,
+        metavar="N",
+        help="select the run of rank or device N in a tree of runs (or write TREE@step=N,rank=N)",
     )
 
 
@@ -283,8 +286,8 @@ def add_stages(parser: argparse._ActionsContainer) -> None:
         type=Path,
         metavar="MODEL",
         help=(
-            "for Caffe: pair blobs with the SDK's stages (successive values of a blob that layers "
-            "overwrite); the table of stages is read from this fixed model, which calibrate wrote"
+            "for Caffe: pair blobs with the SDK's stages, the successive values that in-place layers give "
+            "to a blob; MODEL is a fixed model from calibrate, and contains the table of stages"
         ),
     )
 
@@ -307,7 +310,7 @@ def add_judges(parser: argparse._ActionsContainer, measured: str, metric: str, s
     metric    the use of the metric.
     some      the images without ``--evaluate``.
     """
-    built_in = f"a built-in metric: {', '.join(AGREEMENTS)}; or {NO_AGREEMENT}"
+    built_in = f"a built-in metric: {', '.join(AGREEMENTS)}; or the word {NO_AGREEMENT}"
     add_metric(parser, f"your own accuracy function, {metric}; or {built_in}")
     parser.add_argument(
         "--evaluate", metavar="IMAGES", help=f"images on which the {measured} are measured (default: {some})"
@@ -438,8 +441,8 @@ def stages_of(model: Path | None, required: bool = True) -> tuple[Stage, ...]:
         return table_of(properties[KEY])
     if required:
         raise ConfigError(
-            f"{model} has no table of Caffe stages, the successive values of a blob ({KEY}); give a "
-            "model that calibrate created from a Caffe model"
+            f"{model} has no table of Caffe stages (metadata {KEY}); a stage is one of the successive values of a "
+            "blob. Give a model that calibrate created from a Caffe model"
         )
     return ()
 
@@ -453,8 +456,8 @@ def add_readers(parser: argparse._ActionsContainer) -> None:
         default=[],
         metavar="[PATTERN=]FILE.py[:FUNCTION]",
         help=(
-            "Python file with your own reader, a function read(path) that yields (name, array); it reads dumps of "
-            "unknown formats or, with PATTERN, matching paths; may be repeated"
+            "Python file with your own reader, a function read(path) that yields (name, array); sgsdump calls this "
+            "reader for dumps of unknown formats or, with PATTERN, for paths that match PATTERN; may be repeated"
         ),
     )
     parser.add_argument(
@@ -494,8 +497,8 @@ def add_raw(parser: argparse._ActionsContainer, shapes: bool = True) -> None:
             default=[],
             metavar="PATTERN=SHAPE",
             help=(
-                "shape of files without a header, such as 1,8,5,7; or MODEL.onnx, from which show reads "
-                "the shapes; may be repeated"
+                "shape of files without a header, such as 1,8,5,7; or MODEL.onnx to take the "
+                "shapes from this model; may be repeated"
             ),
         )
 

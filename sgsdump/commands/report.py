@@ -103,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=0,
         metavar="PORT",
-        help="show the page at a local address instead of writing it; by default at any free port",
+        help="serve the page on this local port instead of writing a file; without PORT, on any free port",
     )
 
 

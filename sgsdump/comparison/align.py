@@ -178,8 +178,8 @@ def _taken(record: Record, others: Mapping[str, list[Record]], side: str, partne
         if pair is not None and other.io == record.io and slot_of(other) == slot_of(record):
             partner = pair.sample if pair.benchmark is other else pair.benchmark
             return (
-                f"not paired by name: the tensor {other.name!r} of the {side} is a different tensor, "
-                f"which is already paired with {partner.name!r} (by {pair.how})"
+                f"not paired by name: the tensor {other.name!r} of the {side} is already paired "
+                f"with {partner.name!r} (by {pair.how})"
             )
     return ""
 

@@ -370,7 +370,7 @@ class Comparison:
         Parameters
         ----------
         axes : matplotlib.axes.Axes, optional
-            Axes to draw on. If None, create a figure with ``pyplot``, which a notebook shows.
+            Axes to draw on. If None, create a figure with ``pyplot``; notebooks display this figure.
         metric : {"rmse", "cos", "mse", "sqnr"}
             Metric to plot; "cos" plots 1 - COS.
 
@@ -416,7 +416,7 @@ class Comparison:
         Parameters
         ----------
         sample, benchmark : Dump, optional
-            Dumps that were compared; with both, the page shows the tensors of the worst layers.
+            Dumps that were compared. If both are given, the page shows the tensors of the worst layers.
         height : int
             Height of the frame in pixels.
 

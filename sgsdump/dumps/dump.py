@@ -40,12 +40,13 @@ class Call:
 class Operator:
     """One operator or module (one ``op_index``), with its position in the model if the dumping tool records positions.
 
-    module     path of the module that contains the operator, or of the module itself: ``layer1.0.conv``; "" for the
-               outermost module.
+    module     path of the module that contains the operator; for a module, its own path: ``layer1.0.conv``; "" for
+               the outermost module.
     kind       operator type in the vocabulary of its library: ``aten.convolution``, ``Conv2d``, ``Conv``.
     is_module  True for a module. The operators inside the module may be in the dump too.
-    values     identity of each value that the operator reads ("in", slot) or writes ("out", slot). An output and the
-               inputs that read this output have the same identity. Inputs that were not dumped may be listed.
+    values     identity of each value that the operator reads ("in", slot) or writes ("out", slot). If an operator
+               reads the output of another operator, input and output have the same identity. Inputs that were not
+               dumped may be listed.
     weights    name of each value that is a weight of the model.
     arguments  non-tensor arguments by name, as JSON: ``{"eps": "1e-05"}``.
     source     program line of the call, ``net.py:28``; "" if unknown.
@@ -87,7 +88,7 @@ class Damage(str):
 
     @classmethod
     def left_out(cls, error: FormatError) -> str:
-        """Return a note about a skipped file or tensor, as a ``Damage`` except for an intact file without tensors."""
+        """Return a note about a skipped file or tensor: ``str`` for an intact file without tensors, else ``Damage``."""
         text = f"left out: {error}"
         return text if isinstance(error, NotATensor) else cls(text)
 
@@ -111,8 +112,8 @@ class Record:
     slot : int
         Position among the operator's inputs or outputs, from 0.
     op_index : int
-        Number of the operator. Reports print this number as the layer number; a comparison uses the number in the
-        benchmark.
+        Number of the operator. Reports print this number as the layer number; a report of a comparison prints
+        the number in the benchmark.
     op_type : str
         Type or name of the operator, as stored in the file; "" if unknown.
     tensor : Tensor
@@ -123,8 +124,8 @@ class Record:
         True if an old SDK version cut the header of the record at 255 bytes. ``op_index`` is then inferred;
         ``op_type``, ``constant`` and the end of the name may be lost.
     unwritten : bool
-        True for a tensor that was dumped before the program had written all of its memory. The record has no values and
-        is never compared.
+        True if the tensor was dumped before the program had written all of the tensor's memory. The record has no
+        values and is never compared.
     """
 
     io: Literal["in", "out"]
@@ -144,10 +145,10 @@ class Record:
 
 @runtime_checkable
 class Variant(Protocol):
-    """A variant of a dump format that can also be reduced to some of the records."""
+    """A variant of a dump format that can also describe a dump of fewer records."""
 
     def of_part(self) -> Any:
-        """Return a copy of the variant from which the data about individual records is removed."""
+        """Return a copy of the variant without the data about individual records."""
 
 
 def _as_note(note: str) -> str:
@@ -173,8 +174,8 @@ class Dump(Mapping[str, Tensor]):
 
     The keys of the mapping are the tensor names in file order, without duplicates. ``dump[name]`` returns the first
     output with that name. If no output has that name, ``dump[name]`` returns the first model input with that name, or
-    else the first constant. Unlike the mapping, ``records`` also contains tensors with repeated names: later outputs,
-    and the inputs of each operator.
+    else the first constant with that name. The mapping leaves out further tensors with the same name: later outputs,
+    and the inputs of each operator. ``records`` contains these tensors too.
 
     Parameters
     ----------
@@ -207,8 +208,8 @@ class Dump(Mapping[str, Tensor]):
     outermost : callable
         Returns the inputs and outputs of the round's outermost module.
     source_lines : callable
-        Returns the code around the program's lines by place, ``net.py:28``: the number of the first line, and the
-        lines. {} if the dump has no code.
+        Returns excerpts of the program's code by place, such as ``net.py:28``. An excerpt is the number of its first
+        line, and its lines. {} if the dump has no code.
 
     Examples
     --------
@@ -308,7 +309,7 @@ class Dump(Mapping[str, Tensor]):
         return self.with_records(records, variant)
 
     def with_records(self, records: Sequence[Record], variant: Any) -> Dump:
-        """Return a copy of the dump with other records and another variant, but the same notes, path and network.
+        """Return a copy of the dump with the given records and format variant, and the same notes, path and network.
 
         Parameters
         ----------
@@ -331,7 +332,7 @@ class Dump(Mapping[str, Tensor]):
         outermost: Callable[[], OutermostModule] = OutermostModule,
         source_lines: Callable[[], SourceLines] = dict,
     ) -> Dump:
-        """Set the functions that describe the run's environment, and return this dump.
+        """Set the four functions that return facts about the dumped run, and return this dump.
 
         Parameters
         ----------
@@ -342,7 +343,7 @@ class Dump(Mapping[str, Tensor]):
         outermost : callable
             New value of the attribute ``outermost``.
         source_lines : callable
-            New value of the attribute ``source_lines``. It is called once, when needed.
+            New value of the attribute ``source_lines``. The function is called once, when needed.
 
         Returns
         -------

@@ -87,8 +87,8 @@ class Format:
         True if the inputs of each operator were dumped as separate tensors with separate names. A comparison then
         compares these inputs too.
     owns : callable
-        ``(path) -> bool``. Return whether the path is a run inside a tree of this format that is stored in another
-        format. ``read`` then combines the dump of the run with the metadata in the tree.
+        ``(path) -> bool``. Return whether the path is a run inside a tree of this format. The run itself is stored in
+        another format. ``read`` then combines the dump of the run with the metadata in the tree.
     one_tensor : bool
         True if a file holds a single tensor, named after the file.
     """

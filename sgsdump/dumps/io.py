@@ -93,7 +93,10 @@ def _opened_otherwise(
 
         return read_files(path, files)
     if files:
-        raise ConfigError("files cannot be combined with reader, because the reader selects its files. Omit files")
+        raise ConfigError(
+            "the argument files cannot be combined with reader, because the reader itself selects the files to read. "
+            "Omit the argument files"
+        )
     if not path.exists():
         raise FormatError(f"no such file: {path}")
     from sgsdump.dumps.own_reader import load_function, read_with
@@ -178,7 +181,7 @@ def save_dump(
     path = Path(path)
     if writer is not None:
         if format is not None:
-            raise ConfigError("a writer of your own writes its own format. Omit format or writer")
+            raise ConfigError("your own writer defines the format. Omit format or writer")
         from sgsdump.dumps.own_reader import load_function, write_with
 
         write_with(load_function(str(writer) if isinstance(writer, Path) else writer, "writer"), _records(dump), path)
@@ -204,7 +207,7 @@ def save_dump(
 
 
 def as_records(tensors: Iterable[Tensor | Record]) -> Iterator[Record]:
-    """Yield a record for each item. A plain tensor becomes the only output of an operator numbered by position."""
+    """Yield a record for each item. A plain tensor at position i becomes the only output of operator i."""
     for index, item in enumerate(tensors):
         if not isinstance(item, Tensor | Record):
             raise ConfigError(f"cannot save a {type(item).__name__}. Pass tensors, records or {{name: array}}")

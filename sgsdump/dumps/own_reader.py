@@ -81,7 +81,10 @@ def load_function(text: str | Callable[..., Any], what: str) -> OwnFunction:
     function = getattr(import_file(file, what), name, None)
     if not callable(function):
         parameters = "path" if what == "reader" else "path, tensors"
-        raise InputError(f"{file} has no function {name}({parameters}). Give its name: --{what} {file}:FUNCTION")
+        raise InputError(
+            f"{file} has no function {name}({parameters}). If the function has another name, give "
+            f"--{what} {file}:FUNCTION"
+        )
     return OwnFunction(file, name, function)
 
 
@@ -100,7 +103,7 @@ def read_with(reader: OwnFunction, path: Path) -> Dump:
         if item is _END:
             break
         if number == MOST_TENSORS:
-            raise InputError(f"{reader} yields more than {MOST_TENSORS} tensors for {path}. Check that it ends")
+            raise InputError(f"{reader} yields more than {MOST_TENSORS} tensors for {path}. Check that the reader ends")
         record, function = _record(reader, item, number)
         if (record.io, record.name) in names:
             raise InputError(f"{reader} yields the name {quoted(record.name)} twice. Make the names unique")

@@ -125,9 +125,9 @@ def known_format(path: Path) -> str:
 
 
 def is_known(path: Path) -> bool:
-    """Return whether a specific format recognises a path. A user's reader reads all other paths.
+    """Return whether a format other than ``ANY_FILES`` recognises a path. If not, a user's reader reads the path.
 
-    The formats for folders with one tensor per file, and for files with type and shape in the name, are not specific.
+    ``ANY_FILES`` are two formats: folders with one tensor per file, and files with type and shape in the name.
     """
     return known_format(path) not in ("", *ANY_FILES)
 

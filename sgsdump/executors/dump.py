@@ -58,7 +58,7 @@ def dump(model: str | Path, data: Data, **beside: Unpack[Beside]) -> Dump:
     data : str, Path, array, dict of arrays or iterable
         The input of exactly one run, in any form that ``calibrate`` describes.
     **beside
-        ``preprocess``, ``input_config``, ``weight_file``, ``model_inputs``, ``model_outputs``, ``strict_sdk``; see
+        ``preprocess``, ``input_config``, ``weight_file``, ``model_inputs``, ``model_outputs`` and ``strict_sdk``, as in
         ``calibrate``.
 
     Returns

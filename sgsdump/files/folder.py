@@ -49,7 +49,7 @@ def inside(root: Path, name: str) -> Path:
     Raises FormatError for a name that leaves the folder, a link out of the folder, and a path that is not a file.
     """
     if name in ("", ".", "..") or set(name) & {"/", "\\", "\0"} or len(name.encode("utf-8", "surrogatepass")) > 255:
-        raise FormatError(f"{root} names the file {name[:80]!r}, which is not in the folder")
+        raise FormatError(f"{root} refers to the file {name[:80]!r}, which is not in the folder")
     path = root / name
     if not path.is_file():
         raise FormatError(f"{path} is missing; copy the complete folder")

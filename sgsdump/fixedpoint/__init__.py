@@ -7,7 +7,7 @@ _COMMANDS = "sgsdump.fixedpoint.commands"
 
 PLUGIN = Plugin(
     commands={
-        "demo": Command(f"{_COMMANDS}.demo", "run the whole loop on an embedded sample", BEGIN, after=""),
+        "demo": Command(f"{_COMMANDS}.demo", "run the whole loop on a built-in model", BEGIN, after=""),
         "diagnose": Command(
             f"{_COMMANDS}.diagnose",
             "find where your model loses accuracy, in one report",

@@ -353,7 +353,7 @@ def open_model(
             model = ((in_place and reader.read_in_place) or reader.read)(path)
             if model.native and not native:
                 raise ModelError(
-                    f"sgsdump dumps and compares {path}, a {model.native.kind} model, only as a "
+                    f"{path} is a {model.native.kind} model, which sgsdump can run only as a "
                     "whole. Use dump or pipeline, or diagnose the model and its quantised copy (-m "
                     "FLOAT --fixed QUANTISED). For other commands, convert the model to ONNX"
                 )

@@ -13,20 +13,22 @@ the dump:
 
 the inputs:
   Random values of a fixed seed, unless -i, --input-dir, --data-loader-script or
-  --inputs-from gives inputs. A data loader script, a folder of .npz files (-i)
-  or a folder of folders (--input-dir) makes one dump per input: DIR/0, DIR/1.
+  --inputs-from gives inputs. With a data loader script, a folder of .npz files
+  (-i) or a folder of input folders (--input-dir), pipeline writes one dump per
+  input: DIR/0, DIR/1.
   -cd compares each dump with the dump whose folder has the same name.
 
 the comparison:
   -cd compares with the outputs of another run; full also writes
-  compare_result.html. -g adds a golden (float32) run: a tensor passes if its
-  error against the golden run is at most -t times the error of -cd (float16).
+  compare_result.html. -g adds a golden (float32) run. Two errors are computed
+  against the golden run: the error of this run, and the error of the -cd run
+  (float16). A tensor passes if its error is at most -t times the -cd run's.
 
 exit status:
-  0; 1 if a tensor could not be dumped, fails by more than rounding or exceeds
-  your limit, or is missing and you gave a limit; if the whole model gives other
-  outputs than the dump; or if --bisect found a difference or a tensor that an
-  executor cannot compute. 2 on errors.
+  0, or 1 in these cases: a tensor could not be dumped; a tensor fails by more
+  than rounding or exceeds your limit; you gave a limit and a tensor is missing;
+  the whole model gives other outputs than the dump; --bisect found a difference
+  or a tensor that an executor cannot compute. 2 on errors.
 
 more examples:
   sgsdump pipeline full -m net.onnx -mt float16 -o half

@@ -124,7 +124,7 @@ def _one_sided_text(finding: Finding) -> str:
     """Return the text on operators that only one side runs."""
     side = finding.facts["only_in"]
     if not finding.names:
-        return f"operator {_subject(finding)} writes into memory and exists only in the {side}"
+        return f"operator {_subject(finding)} exists only in the {side} and modifies a tensor in place"
     readers = f"the operators that use its result ({listed(finding.names, FEW)}) differ, {_error_text(finding)}"
     if chain := finding.facts.get("chain"):
         chained = listed(chain.split(", "), MOST_ARGUMENTS)
@@ -214,8 +214,8 @@ def _rounding_text(finding: Finding) -> str:
         )
     if why:
         return (
-            f"no weight, argument or operator differs by more than rounding to {types}. The operators were not "
-            f"recomputed, because torch is not installed: pip install 'sgsdump[torch]'"
+            f"rounding to {types} can explain all differences of weights, arguments and operators. The operators "
+            f"were not recomputed, because torch is not installed: pip install 'sgsdump[torch]'"
         )
     unseen = finding.facts.get("unseen")
     but = f"; the quantised weights of {unseen} were not checked" if unseen else ""

@@ -90,7 +90,7 @@ class Histograms:
         return Path(folder)
 
     def to_pandas(self) -> Any:
-        """Return a pandas DataFrame with one line per layer.
+        """Return a pandas DataFrame with one row per layer.
 
         Returns
         -------
@@ -155,7 +155,7 @@ class Histograms:
 def histogram(
     dump: Dump | str | Path, ranges: str | Path | Mapping[str, Range] | Calibrated | None = None
 ) -> Histograms:
-    """Compute the histogram of each layer, relative to its calibration range.
+    """Compute a histogram of each layer's values, to compare the values with the layer's calibration range.
 
     The function is the Python equivalent of ``sgsdump histogram``.
 

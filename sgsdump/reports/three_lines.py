@@ -115,7 +115,7 @@ def cause_line(verdict: Verdict) -> str:
         return f"Cause: {shown(cause_text(verdict.cause, verdict.by_flow, verdict.images))}."
     explanation = verdict.explanation
     if explanation is not None and verdict.outcome != "PASS":
-        none = "No cause" if explanation.kind == "rounding" else "No single cause"
+        none = {"rounding": "No cause", "part": "No cause to fix"}.get(explanation.kind, "No single cause")
         return f"{none}: {shown(explanation_text(explanation, verdict.images))}."
     reasons = {
         "PASS": f"no {verdict.noun} exceeds the limits",
@@ -182,8 +182,8 @@ _ACTIONS: Mapping[Action, str] = {
     "use the cured model": "use the rewritten model",
     "keep operators in float": "keep {layers} in float",
     "name the nodes": (
-        "name all nodes with the lines below (nodes without a name cannot be kept in float), then quantise and "
-        "diagnose again"
+        "name all nodes with the Python code below, because only named nodes can be kept in float. "
+        "Then quantise and diagnose again"
     ),
     "find the cause": "INT16 barely reduces this error, so find its cause",
     "calibrate on more images": "calibrate on more images, because an output exceeds the limits on held-out images",

@@ -206,7 +206,8 @@ def _check_formats(where: str, name: str, trained: str, fed: str) -> None:
     if {trained, fed} == {"RGB", "BGR"}:
         raise ConfigError(
             f"{where}: input {name!r} has input format {fed} but training format {trained}; the "
-            f"simulator of SDK 1.1.5 exits with these formats. Use {fed}A or {trained}"
+            f"simulator of SDK 1.1.5 fails with this pair of formats. Use {fed}A or {trained} as the "
+            "input format"
         )
 
 

@@ -84,5 +84,5 @@ def _values(body: bytes, path: Path) -> np.ndarray:
         with np.errstate(over="ignore"):  # overflow becomes inf, which the feed check reports
             return values.astype(np.float32)
     if np.abs(values).max() > 2**31 - 1:
-        raise FormatError(f"{path}: holds integers beyond 32 bits")
+        raise FormatError(f"{path} contains an integer with an absolute value of 2^31 or more")
     return values.astype(np.int32)

@@ -104,7 +104,7 @@ def to_logical(values: np.ndarray, layout: str, origin: Origin) -> np.ndarray:
         return unpad(flat, base, origin.shape)
     original = _original_of(base, values.shape, origin)
     if original is None:
-        raise ValuesError(f"{layout} {list(values.shape)} does not fit the original shape {list(origin.shape)}")
+        raise ValuesError(f"{layout} shape {list(values.shape)} does not fit the original shape {list(origin.shape)}")
     if original.groups > 1:
         return _ungrouped(values, original)
     return _gathered(_in_blocks(values, base, original), _AXES[base], original).reshape(origin.shape)

@@ -176,9 +176,10 @@ class Tensor:
 
         Notes
         -----
-        Up to 64 MiB, values of a file are copied. Larger tensors are returned as a view of the mapped file, which takes
-        no memory. If another program truncates the file, the next access to the view kills this process (SIGBUS). If
-        another program rewrites the file, the view shows the new values. ``np.array(...)`` copies the view.
+        Tensors of up to 64 MiB are copied from the file. Larger tensors are returned as a view of the mapped file,
+        which takes no memory. If another program truncates the file, the next access to the view kills this process
+        (SIGBUS). If another program rewrites the file, the view shows the new values. ``np.array(...)`` copies the
+        view.
 
         If the file holds more values than the shape needs, only the first values are returned. Returning the first
         values is correct for image inputs, because the SDK allocates more memory than these inputs need.
@@ -214,8 +215,8 @@ class Tensor:
         -------
         ndarray
             float32 array in the shape of ``stored``. Complex numbers become pairs (real, imaginary) along an additional
-            last axis of length 2; booleans become 0.0 and 1.0. The array is a copy. For float32 tensors above 64 MiB,
-            it is a view, as ``stored`` returns it.
+            last axis of length 2; booleans become 0.0 and 1.0. The array is a copy, except for
+            float32 tensors above 64 MiB: for these tensors, the array is the view that ``stored`` returns.
 
         Raises
         ------
@@ -353,7 +354,7 @@ class Values:
     scaling: Scaling | None = None
 
     def of(self, array: np.ndarray) -> Values:
-        """Return a ``Values`` with the same conversion for another view of the stored values."""
+        """Return ``Values`` for ``array``, another view of the stored values. The conversion to real values is kept."""
         return self if array is self.array else Values(array, self.to_real, self.scaling)
 
 
@@ -365,9 +366,10 @@ def _array_of(values: Any, name: str) -> np.ndarray:
 
 
 def values_of(tensor: Tensor, quant: Quant | None = None) -> Values:
-    """Return a tensor's stored values and their conversion function; ``quant`` replaces the parameters in the header.
+    """Return a tensor's stored values and the function that converts them to real values.
 
-    Raises ValuesError for integers whose exact scale is unknown.
+    ``quant`` replaces the quantisation parameters in the header. Raises ValuesError for integers whose exact scale is
+    unknown.
     """
     stored = tensor.stored_view()
     info = tensor.info if quant is None else replace(tensor.info, quant=quant)
@@ -391,9 +393,10 @@ def _are_real(dtype: np.dtype) -> bool:
 def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
     """Return the tensor in one of ``DEVICE_LAYOUTS``, or the tensor itself if it already has this layout.
 
-    Values are padded with zeros when they are loaded. The layout FRACTAL_NZ accepts tensors of any shape and treats the
-    last two dimensions as matrices. The other device layouts accept only tensors with a known axis order (NCHW, NHWC …
-    or NCDHW …). Raises ValuesError if the layout does not accept the tensor, or if the tensor has no values.
+    The values are converted, and padded with zeros, when they are loaded. The layout FRACTAL_NZ accepts tensors of any
+    shape and treats the last two dimensions as matrices. The other device layouts accept only tensors with a known axis
+    order (NCHW, NHWC … or NCDHW …). Raises ValuesError if the layout does not accept the tensor, or if the tensor has
+    no values.
     """
     if tensor.info.layout == layout:
         return tensor
@@ -414,15 +417,15 @@ def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
 
 
 def with_original_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return a copy of a tensor in a device layout that also has the original shape, for dumps that do not contain it.
+    """Return a copy of a tensor in a device layout, with the given original shape.
 
-    With this shape, the method ``logical`` can convert the tensor to its logical layout. ATB stores the layout
-    FRACTAL_NZ with the dimensions M1 and M0 merged: (…, N1, M, N0). Raises ValuesError if the shape does not fit the
-    stored values, or if the layout cannot be converted back.
+    Some dumps do not contain the original shape. With the original shape, the method ``logical`` can convert the tensor
+    to its logical layout. ATB stores the layout FRACTAL_NZ with the dimensions M1 and M0 merged: (…, N1, M, N0). Raises
+    ValuesError if the shape does not fit the stored values, or if the layout cannot be converted back.
     """
     info = tensor.info
     if not is_device(info.layout):
-        raise ValuesError("is not in a device layout: it has its original shape", tensor=info.name)
+        raise ValuesError("is not in a device layout, so its shape is already the original shape", tensor=info.name)
     origin = replace(info.origin, shape=shape) if info.origin else Origin(shape)
     try:
         logical_origin(completed := replace(info, origin=origin))
@@ -470,12 +473,12 @@ def dequantise(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
 
 
 def is_scaled(dtype: np.dtype) -> bool:
-    """Return whether stored values of this type need dequantisation: integers and booleans."""
+    """Return True for integers and booleans, whose stored values need dequantisation, and False for other types."""
     return is_number(dtype) and not is_float(dtype) and not is_complex(dtype)
 
 
 def checked_scale(info: TensorInfo, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the float32 scale, as one number or broadcastable to ``shape``. Raises the errors of ``dequantise``."""
+    """Return the float32 scale, as one number or broadcastable to ``shape``. Raises ValuesError, see ``dequantise``."""
     quant = info.quant
     assert quant is not None, "values without a scale are real values"
     if not quant.exact:

@@ -187,7 +187,7 @@ def test_one_thread_that_was_fed_in_another_order_is_told(tmp_path):
     put_threads(tmp_path / "b", [(7, 0, 1.0), (7, 0, 3.0), (7, 0, 2.0)])
     text = sgsdump("compare", "a", "b", cwd=tmp_path).stdout
     assert (
-        "The order of the runs differs: 2 runs have the same inputs as a run at another position in the other dump"
-        in text
+        "The order of the runs differs: for 2 runs, the run with the same inputs is at another position in "
+        "the other dump" in text
     )
     assert "paired by their inputs" not in text

@@ -43,7 +43,7 @@ def half_written():
 
 
 PLANTED = {
-    "the alignment is not stripped": aligned(STORED).tobytes()[: STORED.nbytes],
+    "the padding is not removed": aligned(STORED).tobytes()[: STORED.nbytes],
     "the scale is not applied": STORED.astype("<f4").tobytes(),
     "channels swapped: channel 0 holds 2, 2 holds 0": aligned(swapped()).tobytes(),
     "NCHW instead of the simulator's NHWC": STORED.transpose(0, 3, 1, 2).tobytes(),
@@ -115,7 +115,7 @@ def test_the_page_names_every_cause_and_its_commands_exist():
 
     page = (Path(__file__).parents[2] / "docs" / "board_against_pc.md").read_text()
     for words in (
-        "alignment is not stripped",
+        "padding is not removed",
         "scale is not applied",
         "channels swapped",
         "NCHW",

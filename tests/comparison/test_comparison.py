@@ -39,7 +39,7 @@ def test_same_name_another_tensor_is_found_in_either_dump_and_layout():
     comparison = sgsdump.compare(Dump([out(0, "245", folded), out(2, "z", last)]), benchmark)
     assert [row.name for row in comparison.suspects] == ["245"]
     other = (
-        "the tensor of the same name is a different tensor: the values match 246, the output of "
+        "sample and benchmark use this name for different tensors: the values match 246, the output of "
         "BatchNormalization (COS 1.000000, RMSE 0.000000)"
     )
     assert str(comparison.rows[0].misnamed) == other
@@ -51,8 +51,8 @@ def test_same_name_another_tensor_is_found_in_either_dump_and_layout():
     comparison = sgsdump.compare(benchmark, Dump([out(0, "245", folded), out(2, "z", last)]))
     assert (
         str(comparison.rows[0].misnamed)
-        == "the tensor of the same name is a different tensor: the values match 246 of the sample, the output of "
-        "BatchNormalization (COS 1.000000, RMSE 0.000000)"
+        == "sample and benchmark use this name for different tensors: the values match 246 of the sample, the "
+        "output of BatchNormalization (COS 1.000000, RMSE 0.000000)"
     )
 
 

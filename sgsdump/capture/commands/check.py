@@ -31,8 +31,8 @@ exit status:
 
 compiled programs:
   Each graph of torch.compile is judged as a whole: its outputs are compared
-  with the same graph run operator by operator. A graph that differs is named;
-  the compiler is at fault.
+  with the same graph run operator by operator. If the outputs of a graph
+  differ, the compiler is at fault, and check names the graph.
 
 dumps of other tools:
   Dumps of msprobe, ATB or the SDK do not record how to compute an operator

@@ -175,7 +175,10 @@ def _add_own_options(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--tree",
         action="store_true",
-        help="write a file per tensor, as msit does (default: two files per round, one execution of the model)",
+        help=(
+            "write a file per tensor, as msit does (default: two files per round; a round is one execution of the "
+            "model)"
+        ),
     )
     parser.add_argument(
         "--with-source",
@@ -185,7 +188,7 @@ def _add_own_options(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--links",
         choices=["none", "symlink", "hardlink", "index"],
-        help="write one file per tensor; replace duplicate tensors by links, or by lines of index.jsonl",
+        help="write one file per tensor; store duplicate tensors as links, or only as lines of index.jsonl (index)",
     )
 
 

@@ -150,7 +150,8 @@ class DumpControl:
     storage : Storage
         Disk limits and layout.
     with_source : bool
-        True if the dump keeps the program's code around each line that calls an operator: five lines, each place once.
+        True if the dump keeps the program's code around each line that calls an operator: five
+        lines for each place. Each place is kept once.
 
     Examples
     --------
@@ -264,9 +265,9 @@ def _ascending(ranges: list[tuple[int, int]], option: str) -> Steps:
 
 
 def read_ids(text: str) -> tuple[str, ...]:
-    """Read operator ids such as ``2, 3_1``: numbers within a step.
+    """Read operator ids such as ``2, 3_1``.
 
-    A number after ``_`` selects a child of the operator. Raises ConfigError.
+    Each id is the number of an operator in a step; ``3_1`` is child 1 of operator 3. Raises ConfigError.
     """
     ids = _parts(text)
     for id in ids:

@@ -70,8 +70,8 @@ def check_names(control: DumpControl, output: Path, command: Sequence[str]) -> N
     lacking = [] if ran is None else list(unmatched(control, ran))
     if lacking:
         raise ConfigError(
-            f"{lacking[0]}, according to the previous dump of this command ({tree}). To run the "
-            "program anyway, select another output folder with -o."
+            f"in the previous dump of this command ({tree}), {lacking[0]}. To run the program anyway, "
+            "select another output folder with -o."
         )
 
 
@@ -175,7 +175,7 @@ def _beside(id: str, ids: frozenset[str]) -> str:
     if not beside:
         return f"; {parent} has no operators inside"
     stem = f"{parent}_" if parent else ""
-    return f"; the existing ids {'inside it ' if parent else ''}are {stem}{beside[0]} to {stem}{beside[-1]}"
+    return f"; the existing ids {'inside the parent ' if parent else ''}are {stem}{beside[0]} to {stem}{beside[-1]}"
 
 
 def _near(name: str, names: Iterable[str]) -> str:

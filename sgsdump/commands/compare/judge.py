@@ -15,8 +15,8 @@ exit status:
   otherwise; 2 on errors.
 
 output files:
-  CSV and JSON give every layer one of: pass, warn (such as different types,
-  values left out of a metric, another layout), fail, or not comparable.
+  CSV and JSON give every layer one of: pass; warn (passes with NaN, Inf or a
+  note, such as different types or layouts); fail; not comparable.
   --format sdk prints compare_result.log in the form of the SDAA dump tool.
 """
 

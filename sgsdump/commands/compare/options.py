@@ -250,7 +250,7 @@ def _add_dumps(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="MORE",
         help=(
-            "to compare raw output buffers of a board: further buffers, then the dump of the fixed model "
+            "only for raw output buffers of a board: the other buffers, and last the dump of the fixed model "
             "for the same image"
         ),
     )
@@ -266,7 +266,7 @@ def add_reading(dumps: argparse._ActionsContainer) -> None:
     add_raw(dumps, shapes=False)
     add_readers(dumps)
     dumps.add_argument("--inputs", action="store_true", help="also compare the inputs of the model")
-    add_ranges(dumps, "calibration ranges (tensor_min_max.txt) with which integer dumps are dequantised")
+    add_ranges(dumps, "calibration ranges (tensor_min_max.txt), used to dequantise integer dumps")
     add_parse_net(dumps)
 
 
@@ -318,8 +318,8 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--metrics", action=_Metrics, of=_metrics, type=names, default=[], metavar="NAME,...")
     add_metric(
         parser,
-        "your own metric f(sample, benchmark) -> number, where higher is better; none: do not count "
-        "for how many images, detections or pixels both models give the same answer; may be repeated",
+        "your own metric f(sample, benchmark) -> number, where higher is better; or the word none: do not "
+        "report how many images, detections or pixels agree; may be repeated",
         repeated=True,
     )
     parser.add_argument(
@@ -409,8 +409,8 @@ def _metrics() -> str:
     further = " ".join(name for name in METRICS if name not in ALWAYS)
     tools = " or ".join(VENDOR_METRICS)
     return (
-        f"further metrics to print: {further}; or all; or the name of a tool, to print the metrics of this "
-        f"tool: {tools}"
+        f"further metrics to print: {further}; all: every metric of this list; {tools}: the metrics that this tool "
+        "prints"
     )
 
 
@@ -423,7 +423,7 @@ def _limits(text: str) -> list[tuple[str, str, float]]:
         if not sign:
             raise argparse.ArgumentTypeError(f"{part!r} is not NAME=X")
         if name in ALWAYS and not layer:
-            raise argparse.ArgumentTypeError(f"{name} has an option of its own: --min-cos, --max-rmse or --max-mse")
+            raise argparse.ArgumentTypeError(f"set the limit of {name} with --min-cos, --max-rmse or --max-mse")
         try:
             limits.append((layer, name, float(limit)))
         except ValueError:

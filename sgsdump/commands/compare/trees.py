@@ -395,7 +395,7 @@ def _order_lines(pairs: RunPairs) -> Iterator[str]:
         )
     if pairs.moved:
         yield (
-            f"The order of the runs differs: {pairs.moved} runs have the same inputs as a run at "
+            f"The order of the runs differs: for {pairs.moved} runs, the run with the same inputs is at "
             "another position in the other dump. Select the runs to compare with TREE@step=N on each "
             "side."
         )

@@ -144,7 +144,7 @@ def _nothing_in_common(options: Options, comparison: Comparison, dumps: Dumps | 
     unmatched = [*comparison.only_in_benchmark, *comparison.only_in_sample]
     unclear = next((record for record in unmatched if not record.unnamed), None)
     why = f"; {unclear.record.name}: {unclear.reason}" if unclear else "; are both dumps of the same model?"
-    counts = [f"has {len(dump.outputs)} outputs" if dump else "has others" for dump in dumps or (None, None)]
+    counts = [f"has {len(dump.outputs)} outputs" if dump else "has outputs" for dump in dumps or (None, None)]
     return (
         f"no layer in common: {options.sample} {counts[0]} and {options.benchmark} {counts[1]}, but no "
         f"output names match{why}"

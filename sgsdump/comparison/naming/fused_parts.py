@@ -56,8 +56,8 @@ def split_fused(
         found = [each for each in found if any(part in tensors[1 - each[0]] for part in each[2])]
         if not found:
             raise ConfigError(
-                f"the name map splits module {one.name}. One dump must have this module and the other "
-                f"dump its parts ({listed(one.parts, 3)}), which is not the case"
+                f"the name map splits module {one.name}, but the dumps do not fit: one dump must have this module, "
+                f"and the other dump its parts ({listed(one.parts, 3)})"
             )
         for side, path, parts in found:
             missing = [part for part in parts if part not in tensors[1 - side]]

@@ -209,7 +209,7 @@ def _objects(items: Any, path: Path) -> list[Mapping[str, Any]]:
     if items is None:
         return []
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
-        raise FormatError(f"{path}: in a GE graph, op, attr and output_desc must be lists of objects")
+        raise FormatError(f"{path}: in a GE graph, the keys op, attr and output_desc must hold lists of objects")
     return items
 
 

@@ -148,8 +148,8 @@ def pairs_by_links(state: Unsettled, links: Sequence[Link], pipelines: tuple[boo
     if not pairs and not reasons:
         first = links[0]
         raise ConfigError(
-            f"the {first.rule} names no operator of the two dumps (its first entry pairs "
-            f"{first.sample} and {first.benchmark}). Check that the file belongs to this model"
+            f"the {first.rule} names no operator of the two dumps (the first entry of the "
+            f"file pairs {first.sample} with {first.benchmark}). Check that the file belongs to this model"
         )
     state.reasons |= reasons
     state.take(pairs)

@@ -9,8 +9,8 @@ examples:
 
 the fixed model:
   An ONNX file of standard operators that compute the same integers as the
-  hardware. sgsdump simulate -t Fixed and onnxruntime run it. Operators without
-  an integer rule are listed at the end, with their substitute
+  hardware. Run this file with sgsdump simulate -t Fixed or with onnxruntime.
+  Operators without an integer rule are listed at the end, with their substitute
   (docs/exact_integers.md).
 
 the levels (--quant-level):

@@ -56,7 +56,7 @@ class Options:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="file to write (default: list all names)")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="template to write (default: list all templates)")
     output = parser.add_argument_group("output")
     add_output(output, "file to write, or a folder for the file (default: NAME in the current folder)", "PATH")
     model = parser.add_argument_group("input_config.ini of a model")

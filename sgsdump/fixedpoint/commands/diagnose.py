@@ -50,7 +50,7 @@ files in the folder -o (an existing folder is renamed):
 a model quantised with another tool (--fixed QUANTISED.onnx):
   --fixed accepts an ONNX model with QDQ nodes, QOperator nodes or dynamic
   quantisation. Each quantised tensor and weight is tested alone in the float
-  model; the advice keeps the worst ones in float. It uses the terms of
+  model. The advice names operators to keep in float, in the terms of
   onnxruntime, NNCF, ModelOpt, AIMET or Quark. With such a model, the folder -o
   also contains quantised.csv, but no input_config.ini
   (docs/debug_a_quantised_onnx.md).
@@ -64,7 +64,8 @@ held-out images:
 your metric:
   --metric FILE.py:f calls f(outputs, float_outputs) -> number for every image.
   The mean metric is printed for the float model, the fixed model, the fixed
-  model with the advice, and the fixed model with every convolution at INT16.
+  model with the recommended changes, and the fixed model with every convolution
+  at INT16.
 
 a cluster (--scheduler):
   A Dask cluster (pip install 'sgsdump[cluster]') runs the model on the images.

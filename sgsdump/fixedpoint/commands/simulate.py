@@ -15,7 +15,7 @@ DebugConfig.txt:
 the dump:
   sigma_outtensor_dump.bin in the folder path= of DebugConfig.txt, or in $HOME
   if path= is empty. With several images, each dump has the name of its image:
-  sigma_outtensor_dump_cat.bin. The dumps of a data loader script are numbered.
+  sigma_outtensor_dump_cat.bin. With a data loader script, dumps are numbered.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from sgsdump.reports.text import counted, number, percent
 
 MOST_CAUSES = 3
 _NONE: Mapping[str, str] = MappingProxyType({})
+_PREFIXES = MappingProxyType({"spread": "No single cause", "part": "No cause to fix"})
 
 
 def first_lines(findings: Sequence[Finding]) -> Iterator[str]:
@@ -28,7 +29,7 @@ def source_lines(sources: Sequence[Finding]) -> Iterator[str]:
     """Yield where the output error comes from: the causes, the largest part, or the many convolutions."""
     if sources:
         text = cause_text(sources[0])
-        yield f"No single cause: {text}." if sources[0].kind in ("spread", "part") else f"Cause: {text}."
+        yield f"{_PREFIXES.get(sources[0].kind, 'Cause')}: {text}."
     yield from further_lines(sources)
 
 
@@ -76,7 +77,7 @@ def int16_is_not_enough(limits: Thresholds, always_8: Sequence[str] = (), look: 
     always_8  convolutions that read an image.
     look      whether no other remedy is known.
     """
-    but = f" except {listed(always_8)}, which read an image and always have 8 bits," if always_8 else ""
+    but = f" except {listed(always_8)}, which read an image and always have 8 bits," if always_8 else ","
     where = " Check the calibration ranges and the calibration images." if look else ""
     return (
         f"INT16 is not enough to correct the model: even with every convolution at INT16{but} an output "

@@ -102,24 +102,23 @@ def _part_text(finding: Finding, on: str) -> str:
         least = (
             f"only {figures['left']:.3g} of {figures['error']:.3g} remains"
             if figures["left"] < figures["error"]
-            else "the error is no smaller"
+            else "the error does not decrease"
         )
         return (
-            f"the output error is within the limits, and its largest part comes from {_operator(finding)}. This "
-            "operator reads the image, so its input always "
-            f"has 8 bits. {on}: with all other convolutions at INT16, {least}"
+            f"the output error is within the limits. Its largest part comes from {_operator(finding)}, which reads the "
+            f"image, so its input always has 8 bits. {on}: with all other convolutions at INT16, {least}"
         )
     if reason == "clipped":
         return (
-            "the output error is within the limits, and its largest part comes from the calibration range of "
-            f"{finding.facts['input']}, input of "
-            f"{_operator(finding)}, which is too narrow for its values"
+            "the output error is within the limits. Its largest part comes from tensor "
+            f"{finding.facts['input']}, input of {_operator(finding)}. The calibration range of this tensor is too "
+            "narrow for the tensor's values"
         )
     what = f"tensor {finding.facts['input']}, input of {_operator(finding)}"
     if is_of_weights(finding):
         what = f"the weights of {_operator(finding)}, which have the bit width of its input {finding.facts['input']}"
     return (
-        f"the output error is within the limits, and its largest part comes from {what}. {on}: raising this input to "
+        f"the output error is within the limits. Its largest part comes from {what}. {on}: raising this input to "
         "INT16 removes "
         f"{_removed(finding)}"
     )

@@ -182,7 +182,7 @@ def details(diagnosis: QuantisedDiagnosis) -> Iterator[str]:
             f"{listed(list(diagnosis.left_out), MOST_NAMED)}."
         )
     if diagnosis.not_run:
-        yield (f"The model file could not be measured in onnxruntime with default kernels: {diagnosis.not_run}.")
+        yield (f"The error that onnxruntime's default kernels add could not be measured: {diagnosis.not_run}.")
 
 
 def _kernel_steps(kernels: KernelLoss, quantiser: str) -> Iterator[Step]:

@@ -297,7 +297,7 @@ def _tensor(table: Table, name: str, extents: list[tuple[int, int]]) -> SimTenso
         raise FormatError(f"has the tensor {name!r} in buffer {buffer}, but has only {len(extents)} buffers")
     dtype = DTYPES.get(table.number(1, "b"))
     if dtype is None:
-        raise FormatError(f"has the tensor {name!r} of the unknown type {table.number(1, 'b')}")
+        raise FormatError(f"has a tensor {name!r} with the unknown type {table.number(1, 'b')}")
     memory = table.table(7)
     return SimTensor(
         name,

@@ -39,8 +39,8 @@ class How:
     threshold   L4, L5: largest change of the outputs for which a convolution stays at INT8
     fuse        omit tensors between operators that the hardware computes in one step
     range_room  widen INT16 ranges for unseen images
-    plan_of     fixed model whose INT16 convolutions become INT16 here too; the configuration and the level raise no
-                others
+    plan_of     fixed model that selects the INT16 convolutions; the configuration and the level then raise no
+                convolution
     """
 
     level: str
@@ -62,7 +62,7 @@ class FixedModel:
     calibration : Calibration
         Ranges and statistics measured on the calibration data.
     imported : Imported
-        Float model that was calibrated, with the contents of the quant file.
+        The float model that was calibrated, and the entries of the quant file.
     fixed : fixed_model.FixedModel
         Type, scale and zero point of each tensor, with notes.
     how : How
@@ -113,7 +113,7 @@ class FixedModel:
         return {name: 8 * quant.dtype.itemsize for name, quant in self.fixed.plan.weights.items() if quant.dtype}
 
     def save(self, path: str | Path, log: str | Path | None = None) -> Path:
-        """Write the fixed model; if ``log`` is given, write its ranges too.
+        """Write the fixed model; if ``log`` is given, write the calibration ranges too.
 
         Parameters
         ----------
@@ -249,7 +249,10 @@ def calibrate(
 
 
 def with_metric(made: FixedModel, feeds: Feeds, metric: UserMetric | None, progress: Progress) -> FixedModel:
-    """Return ``made`` with the mean metric of the float and fixed models. The metric's exceptions are not caught."""
+    """Return ``made`` with its ``metric`` set: the mean metric of the float model and of the fixed model.
+
+    The metric's exceptions are not caught.
+    """
     from sgsdump.fixedpoint.tuning.worth import metrics_of
     from sgsdump.models.feeds.by_content import PicturePairs
 
@@ -272,7 +275,7 @@ def level_of(told: str | None, quant_file: Path | None, plan_of: Path | None = N
 
     if plan_of is not None:
         if quant_file is not None:
-            raise ConfigError("--quant-file and --plan-of both select the bits; give only one")
+            raise ConfigError("--quant-file and --plan-of both set the bit widths; give only one")
         return WITHOUT_BITS[told or DEFAULT]
     if quant_file is None:
         return told or DEFAULT
@@ -293,7 +296,7 @@ def _is_near(given: Range, seen: Range | None) -> bool:
 
 
 def calibrated(opened: OpenNetwork, feeds: Feeds, how: How, workers: Workers, progress: Progress) -> FixedModel:
-    """Calibrate an opened model and return its fixed model; errors of calibration and of the data are not caught."""
+    """Calibrate an opened model and return its fixed model. Errors in calibration or data reach the caller."""
     from sgsdump.fixedpoint.quantisation.calibration import CalibrationOptions, calibrate, is_long
     from sgsdump.fixedpoint.quantisation.calibration_log import read_log
     from sgsdump.fixedpoint.quantisation.fixed_model import check_that_it_runs, make_fixed, rehearse

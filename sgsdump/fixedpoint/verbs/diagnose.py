@@ -193,8 +193,8 @@ class Judged:
     every   images on which the outputs are judged.
     advice  advice for the model as it is; None if nothing could be measured.
     cause   cause to remove before any convolution is raised to INT16.
-    root    ``cause``, with the error and the advice that remain after it is removed.
-    worths  metric of the user, and errors on held-out images, if requested.
+    root    ``cause``, with the error and the advice after this cause is removed.
+    worths  the user's metric, and the errors on held-out images; None if neither is requested.
     unseen  errors on images that were not used for calibration or any choice, if there are such images.
     """
 
@@ -397,9 +397,10 @@ def _advised_model(judged: Judged) -> Model | None:
 def _weighed(
     judged: Judged, limits: Thresholds, metric: UserMetric | None, feeds: JudgingFeeds, progress: Progress
 ) -> Judged:
-    """Add the metric and the errors on held-out images of three fixed models.
+    """Add the user's metric and the output errors of three fixed models, also on held-out images.
 
-    The models are: unchanged, with the advised changes, and with all convolutions at INT16.
+    The three models are the unchanged model, the model with the advised changes, and the model with all convolutions at
+    INT16.
 
     If the advised plan is much worse on held-out images than on the images for judging plans, the plan is removed from
     the advice.
@@ -419,7 +420,7 @@ def _weighed(
 
 
 def _candidates(judged: Judged, feeds: JudgingFeeds) -> dict[str, Candidate]:
-    """Return the fixed models to judge: unchanged, with the advice, and with every convolution at INT16."""
+    """Return the fixed models to judge: unchanged, with the advised changes, and with every convolution at INT16."""
     from sgsdump.fixedpoint.tuning.worth import ALL_16, AS_IT_IS, PLAN
     from sgsdump.fixedpoint.verbs.diagnose_unseen import as_it_is, planned
     from sgsdump.models.feeds.feeds import ChosenFeeds
@@ -482,7 +483,7 @@ def _worst_picture(judged: Judged) -> WorstPicture | None:
 
 
 def _righted(root: RootCause | None, limits: Thresholds, progress: Progress) -> Righted | None:
-    """Return the cause, with the error and advice that remain after the cause is removed."""
+    """Return the cause, with the output errors and the advice for the model in which the cause is corrected."""
     from sgsdump.fixedpoint.reports.root_causes import Righted
     from sgsdump.fixedpoint.tuning.measured_advice import judge, measure
 
@@ -509,7 +510,7 @@ def _each_compared(
 
 
 def worst_of(errors: list[float], most: int) -> tuple[int, ...]:
-    """Return the indices of the ``most`` images with the largest output error, in ascending order."""
+    """Return the indices of the images with the largest output errors (at most ``most``), in ascending order."""
     ranked = sorted(range(len(errors)), key=lambda index: -errors[index])
     return tuple(sorted(ranked[:most]))
 

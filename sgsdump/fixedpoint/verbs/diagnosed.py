@@ -36,7 +36,7 @@ class Diagnosed:
     passes : bool
         True if every output and layer is within the limits.
     texts : mapping of str to str
-        Text files that ``save`` writes, by file name; without the report.
+        Contents of the text files that ``save`` writes in addition to the report, by file name.
     conclusion : Verdict
         Verdict as data: state, deciding figure, cause and recommendation.
     paste : tuple of str

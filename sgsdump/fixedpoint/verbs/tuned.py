@@ -54,7 +54,7 @@ class Proposal:
 
     @property
     def raised(self) -> tuple[str, ...]:
-        """Entries of ``tensor_arrays`` that raise the convolutions."""
+        """Entries of ``tensor_arrays`` that raise the convolutions of the plan to INT16."""
         raise NotImplementedError
 
     @property
@@ -87,7 +87,8 @@ class Proposal:
     def save(self, folder: str | Path, what: Written = RESULTS_ALONE) -> Path:
         """Write the same files as ``sgsdump tune -o`` to a folder.
 
-        The results of an earlier run are replaced in one step. Other files in the folder are kept.
+        The results of an earlier run are replaced only after all new files are written. Other files in the folder are
+        kept.
 
         Parameters
         ----------
@@ -183,7 +184,7 @@ def kept_in(folder: Path) -> Callable[[str], bool]:
 
 
 def check_results(folder: Path, read: Iterable[Path | None], shared: bool = True) -> None:
-    """Check that the results can be written to a folder, which may hold older results.
+    """Check that the results can be written to a folder, even if the folder holds older results.
 
     Parameters
     ----------
@@ -197,7 +198,7 @@ def check_results(folder: Path, read: Iterable[Path | None], shared: bool = True
     Raises
     ------
     OutputError
-        If the folder cannot be replaced, or if a result has the name of a file that ``tune`` did not write.
+        If the folder cannot be replaced, or if a result would overwrite a file that ``tune`` did not write.
     ConfigError
         If a result would overwrite one of the files in ``read``.
     """

@@ -41,7 +41,7 @@ class Preprocess:
         if not normalised and not self.takes_norm:
             raise InputError(
                 f"{self.file}: {self.function.__name__} has no parameter norm and cannot return the raw image for a "
-                f"fixed model; add norm=True and skip normalisation if it is False"
+                f"fixed model; add the parameter norm=True, and skip normalisation if norm is False"
             )
         keywords = {"norm": normalised} if self.takes_norm else {}
         if self.takes_nchw:

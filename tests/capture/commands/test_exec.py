@@ -165,11 +165,11 @@ def dumped_before(tmp_path_factory):
         (["-opname", "sotfmax"], "no operator ran whose type begins with 'sotfmax'; similar names:"),
         (
             ["--dump-layer", "relu rleu"],
-            "no operator 'rleu' ran; similar names: relu, according to the previous dump of this command (msit_dump_",
+            "no operator 'rleu' ran; similar names: relu. To run the program anyway, select another output folder",
         ),
         (["--operation-regex", "^conv"], "no operator ran whose name matches '^conv'"),
         (["-ids", "0_1", "7"], "no operator has the id 7"),
-        (["-ids", "0_11"], "no operator has the id 0_11; the existing ids inside it are 0_0 to 0_1"),
+        (["-ids", "0_11"], "no operator has the id 0_11; the existing ids inside the parent are 0_0 to 0_1"),
         (["-ids", "4_0"], "no operator has the id 4_0; the existing ids are 0 to 1"),
     ],
 )
@@ -193,7 +193,7 @@ def test_wrong_ids_and_steps_beside_right_ones_are_told_by_the_first_run(tmp_pat
     assert done.returncode == 2 and len(trees(tmp_path)) == 1
     errors = [line for line in done.stderr.splitlines() if "error" in line]
     assert [line.partition("no operator has the id ")[2] for line in errors] == [
-        "0_7; the existing ids inside it are 0_0 to 0_1",
+        "0_7; the existing ids inside the parent are 0_0 to 0_1",
         "9; the existing ids are 0 to 1",
         "1_0_2; 1_0 has no operators inside",
     ]

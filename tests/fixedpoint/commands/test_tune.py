@@ -190,7 +190,7 @@ def test_every_file_makes_the_plan_that_was_verified(work):
 def test_a_second_run_goes_on_from_the_first(work, capsys):
     assert main([*TUNE, "-o", "out", "--budget", "0s"]) == 0
     said = "".join(capsys.readouterr())
-    assert "the time ran out" in said and "plans for 7 rates in the chip's integers" in said
+    assert "the time ran out" in said and "plans for 7 rates with the chip's integer arithmetic" in said
     assert "warning: --budget 0s leaves no time for the search" in said and "Give at least --budget" in said
     assert main([*TUNE, "-o", "out"]) == 0
     assert "resuming" in "".join(capsys.readouterr())

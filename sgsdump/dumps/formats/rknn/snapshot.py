@@ -163,7 +163,7 @@ def _values(path: Path) -> np.ndarray:
     try:
         return floats(read_all(path, MOST_TEXT, "the values of a layer"))
     except ValueError:
-        raise FormatError(f"{path} is damaged: it does not only hold numbers") from None
+        raise FormatError(f"{path} is damaged: it must contain only numbers") from None
 
 
 FORMAT = Format("rknn_snapshot", recognises, read, looks_for=f"{MAP} of RKNN-Toolkit2", runs=runs)

@@ -100,7 +100,7 @@ def _load(source: Source, offset: int, size: int, shape: tuple[int, ...], name: 
     except ValueError:
         raise FormatError("has something other than numbers", tensor=name) from None
     if values.size != math.prod(shape):
-        raise FormatError(f"has {values.size} values, but its shape {list(shape)} needs another number", tensor=name)
+        raise FormatError(f"has {values.size} values, but its shape {list(shape)} has a different size", tensor=name)
     return values.reshape(shape)
 
 

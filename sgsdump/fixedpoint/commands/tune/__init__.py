@@ -43,8 +43,8 @@ the folder -o:
                              --quant-file
   optimized_quant_info.pkl   the same plan as a pickle for the SDK (with
                              --first: written only if you also give --pickle)
-  optimized.onnx             the fixed model that uses the plan (without
-                             --first: written only if you give --fixed-model)
+  optimized.onnx             the fixed model that uses the plan (needs --first
+                             or --fixed-model)
   report.html                the errors of every layer if the fixed model uses
                              the plan
   cured.onnx                 with --cure: the rewritten float model; all other
