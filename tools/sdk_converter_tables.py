@@ -36,7 +36,7 @@ CLEARER = {
     "models only)",
     "a DepthToSpace with another order of pixels": "a DepthToSpace with a wrong order of pixels",
     "a Transpose with another order of axes": "a Transpose with a wrong order of axes",
-    THRESHOLD: "a Threshold whose output is one step of the input's scale (nearly 0) instead of 1",
+    THRESHOLD: "a Threshold that outputs one quantisation step of its input (nearly 0) instead of 1",
     "a constant of several values, neither one per channel nor of the tensor's shape": (
         "with a constant of several values that match neither the channels nor the shape of the tensor"
     ),
@@ -126,7 +126,7 @@ def page() -> str:
             "",
             f"- Tensor names may have at most {facts.LONGEST_NAME} characters. One model with a tensor name of 165 "
             "characters was refused.",
-            "- Above level L1, names must not contain a semicolon.",
+            "- Above level L1, tensor names must not contain a semicolon.",
             f"- The newest accepted opset is {facts.NEWEST_OPSET}.",
             "",
             "## Refused: Caffe",

@@ -22,7 +22,7 @@ data that the target format cannot store:
 
 layouts and types:
   --layout logical undoes the layouts of a device (NC1HWC0, FRACTAL_NZ, ...) if
-  the original shape is in the dump or in --original-shape. NCHW, NHWC and HWCN
+  the dump or --original-shape gives the original shape. NCHW, NHWC and HWCN
   also transpose 4-D tensors. NC1HWC0, NDC1HWC0, FRACTAL_Z and FRACTAL_NZ write
   the block layout of a device, padded with zeros. --dtype float32 dequantises
   integers, and converts narrower floats to float32.
@@ -30,11 +30,12 @@ layouts and types:
 the SDK's model files (.sim, .img):
   float.sim becomes a float model with the tensor names of the SDK's dumps.
   fixed.sim and .img become a fixed model, which simulate runs with the SDK's
-  integers. fixed.sim to .txt writes the text of the SDK's parse_net.
+  integers. If OUT is a .txt file, the tensors of fixed.sim are written as text,
+  as the SDK's parse_net prints them.
 
 a cluster (--scheduler):
   The workers of a Dask cluster (pip install 'sgsdump[cluster]') read the dump
-  and compute the values; this machine writes them. A cluster speeds up text
+  and compute the values; this machine writes OUT. A cluster speeds up text
   formats and device layouts.
 
 more examples:

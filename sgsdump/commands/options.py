@@ -153,8 +153,8 @@ def add_provider(parser: argparse._ActionsContainer, default: str | None = "CPU"
 def add_input_config(
     parser: argparse._ActionsContainer,
     text: str = (
-        "the file input_config.ini; required if -i gives images (sgsdump cfg writes the file), inferred "
-        "if -i gives arrays"
+        "the file input_config.ini, which sgsdump cfg writes; required if -i gives images. If -i gives "
+        "arrays, the default settings are inferred"
     ),
 ) -> None:
     """Add ``--input-config``."""
@@ -204,7 +204,7 @@ def add_run(parser: argparse._ActionsContainer) -> None:
         "--rank",
         type=int,
         metavar="N",
-        help="select the run of rank or device N in a tree of runs (or write TREE@step=N,rank=N)",
+        help="select the run of rank or device N in a tree of runs (or write TREE@rank=N)",
     )
 
 
@@ -224,7 +224,7 @@ def add_select(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="list only entries whose name matches this pattern (* ? [ab]); may be repeated",
+        help="list only entries whose name matches PATTERN (wildcards: *, ?, [ab]); may be repeated",
     )
 
 
@@ -259,7 +259,12 @@ def add_json(parser: argparse._ActionsContainer, text: str, bare: Path | None = 
     """
     nargs = None if bare is None else "?"
     parser.add_argument(
-        "--json", nargs=nargs, type=Path, const=bare, metavar="FILE", help=f"{text}; - prints only the JSON"
+        "--json",
+        nargs=nargs,
+        type=Path,
+        const=bare,
+        metavar="FILE",
+        help=f'{text}; if FILE is "-", print only the JSON',
     )
 
 
@@ -275,7 +280,7 @@ def add_page_budget(parser: argparse._ActionsContainer) -> None:
         type=lambda text: 0 if text == "0" else size_in_bytes(text),
         default="10MB",
         metavar="SIZE",
-        help="most space for tensor values in the HTML page; 0 for none (default: %(default)s)",
+        help="most space for tensor values in the HTML page; 0: no values (default: %(default)s)",
     )
 
 
@@ -287,7 +292,7 @@ def add_stages(parser: argparse._ActionsContainer) -> None:
         metavar="MODEL",
         help=(
             "for Caffe: pair blobs with the SDK's stages, the successive values that in-place layers give "
-            "to a blob; MODEL is a fixed model from calibrate, and contains the table of stages"
+            "to a blob; MODEL is a fixed model that calibrate wrote; it lists these stages"
         ),
     )
 
@@ -310,7 +315,7 @@ def add_judges(parser: argparse._ActionsContainer, measured: str, metric: str, s
     metric    the use of the metric.
     some      the images without ``--evaluate``.
     """
-    built_in = f"a built-in metric: {', '.join(AGREEMENTS)}; or the word {NO_AGREEMENT}"
+    built_in = f"a built-in metric: {', '.join(AGREEMENTS)}; or '{NO_AGREEMENT}' for no metric"
     add_metric(parser, f"your own accuracy function, {metric}; or {built_in}")
     parser.add_argument(
         "--evaluate", metavar="IMAGES", help=f"images on which the {measured} are measured (default: {some})"
@@ -371,7 +376,7 @@ def add_scheduler(parser: argparse._ActionsContainer, task: str) -> None:
     parser.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help=f"{task}, using the Dask cluster with this scheduler, such as tcp://host:8786",
+        help=f"{task} on the Dask cluster of this scheduler, such as tcp://host:8786",
     )
 
 
@@ -394,7 +399,7 @@ class Listing(argparse._StoreAction):
 def whole_number(text: str) -> int:
     """Return a whole number of 1 or more."""
     if not (text.isascii() and text.isdigit() and int(text)):
-        raise argparse.ArgumentTypeError(f"{text} is not a number of 1 or more")
+        raise argparse.ArgumentTypeError(f"{text} is not a positive whole number")
     return int(text)
 
 

@@ -313,7 +313,7 @@ def _add_loudness(parser: argparse.ArgumentParser) -> None:
     """Add ``-q`` and ``-v``, which ``cli.main`` handles."""
     loudness = parser.add_mutually_exclusive_group()
     loudness.add_argument(
-        "-q", "--quiet", action="store_true", help="print only errors; --json - still prints the JSON"
+        "-q", "--quiet", action="store_true", help='print only errors; --json "-" still prints the JSON'
     )
     loudness.add_argument(
         "-v", "--verbose", action="store_true", help="also print timings, and the traceback of an error"

@@ -191,7 +191,7 @@ def _elsewhere(record: Record, others: Mapping[str, list[Record]], side: str) ->
     slots = sorted({r.slot for r in same if r.io == "out" and not r.constant})
     if record.io == "out" and slots:
         return (
-            f"in the {side}, the tensor of this name is only output {listed_names(slots)} of its "
+            f"in the {side}, the tensor of this name is output {listed_names(slots)} of its "
             f"operator, not output {record.slot}"
         )
     if same:

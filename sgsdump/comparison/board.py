@@ -169,7 +169,7 @@ def _causes(data: bytes, output: Output, others: Mapping[str, Output]) -> Iterat
             for shaped in _shapes(other)
             for _, values in _readings(data, shaped.stored)
         ):
-            yield f"the values belong to output {name}: the order of the outputs differs"
+            yield f"the values belong to output {name}: the outputs are in the wrong order"
 
 
 def _reordered(values: np.ndarray, stored: np.ndarray) -> Iterator[str]:

@@ -44,7 +44,9 @@ class Misnamed:
     rmse: float
 
     def __str__(self) -> str:
-        return f"sample and benchmark use this name for different tensors: the values match {self.found}"
+        return (
+            f"sample and benchmark use this name for different tensors; the tensor with matching values is {self.found}"
+        )
 
     @property
     def found(self) -> str:

@@ -46,7 +46,7 @@ class Operator:
     is_module  True for a module. The operators inside the module may be in the dump too.
     values     identity of each value that the operator reads ("in", slot) or writes ("out", slot). If an operator
                reads the output of another operator, input and output have the same identity. Inputs that were not
-               dumped may be listed.
+               dumped may have an identity too.
     weights    name of each value that is a weight of the model.
     arguments  non-tensor arguments by name, as JSON: ``{"eps": "1e-05"}``.
     source     program line of the call, ``net.py:28``; "" if unknown.
@@ -88,7 +88,10 @@ class Damage(str):
 
     @classmethod
     def left_out(cls, error: FormatError) -> str:
-        """Return a note about a skipped file or tensor: ``str`` for an intact file without tensors, else ``Damage``."""
+        """Return a note about a skipped file or tensor.
+
+        If the file is intact but contains no tensors, the note is a plain ``str``. Otherwise the note is a ``Damage``.
+        """
         text = f"left out: {error}"
         return text if isinstance(error, NotATensor) else cls(text)
 
@@ -112,8 +115,8 @@ class Record:
     slot : int
         Position among the operator's inputs or outputs, from 0.
     op_index : int
-        Number of the operator. Reports print this number as the layer number; a report of a comparison prints
-        the number in the benchmark.
+        Number of the operator, which reports print as the layer number. A report of a comparison prints the
+        benchmark's number.
     op_type : str
         Type or name of the operator, as stored in the file; "" if unknown.
     tensor : Tensor
@@ -145,7 +148,7 @@ class Record:
 
 @runtime_checkable
 class Variant(Protocol):
-    """A variant of a dump format that can also describe a dump of fewer records."""
+    """A variant of a dump format; ``of_part`` returns the variant for a dump of only some of the records."""
 
     def of_part(self) -> Any:
         """Return a copy of the variant without the data about individual records."""
@@ -174,8 +177,8 @@ class Dump(Mapping[str, Tensor]):
 
     The keys of the mapping are the tensor names in file order, without duplicates. ``dump[name]`` returns the first
     output with that name. If no output has that name, ``dump[name]`` returns the first model input with that name, or
-    else the first constant with that name. The mapping leaves out further tensors with the same name: later outputs,
-    and the inputs of each operator. ``records`` contains these tensors too.
+    else the first constant with that name. The mapping leaves out all other tensors with that name, such as later
+    outputs and inputs of operators. ``records`` contains all tensors.
 
     Parameters
     ----------
@@ -202,14 +205,17 @@ class Dump(Mapping[str, Tensor]):
     network : callable
         Returns the operators by ``op_index``; {} if the dump does not record them.
     environment : callable
-        Returns further facts that influence the run's values, such as versions and settings; {} if not recorded.
+        Returns what else can change the values of the run: versions, environment variables, settings and the random
+        state. {} if not recorded.
     before : callable
-        Returns the operators that ran before this round, outside any module; () if not recorded.
+        Returns the operators that ran outside any module, between the previous round (call of the model) and this
+        round; () if not recorded.
     outermost : callable
         Returns the inputs and outputs of the round's outermost module.
     source_lines : callable
-        Returns excerpts of the program's code by place, such as ``net.py:28``. An excerpt is the number of its first
-        line, and its lines. {} if the dump has no code.
+        Returns excerpts of the program's code. Each key is the program line around which the excerpt was taken, such as
+        ``net.py:28``. Each value is a pair: the number of the excerpt's first line, and the lines. {} if the dump has
+        no code.
 
     Examples
     --------
@@ -316,7 +322,7 @@ class Dump(Mapping[str, Tensor]):
         records : sequence of Record
             Records of the new dump, in file order.
         variant : object
-            Format variant of the new dump; None for the usual variant.
+            Format variant of the new dump; None for the format's default variant.
 
         Returns
         -------
@@ -332,7 +338,7 @@ class Dump(Mapping[str, Tensor]):
         outermost: Callable[[], OutermostModule] = OutermostModule,
         source_lines: Callable[[], SourceLines] = dict,
     ) -> Dump:
-        """Set the four functions that return facts about the dumped run, and return this dump.
+        """Replace the four functions that describe the dumped run, and return this dump.
 
         Parameters
         ----------
@@ -380,7 +386,7 @@ class Dump(Mapping[str, Tensor]):
 
         Notes
         -----
-        Reading values of the dump's tensors afterwards raises ValuesError. Arrays that were read before ``close`` stay
+        After ``close``, reading values of the dump's tensors raises ValuesError. Arrays that were read before stay
         valid. A memory-mapped file is unmapped when the last array that refers to the file is deleted.
         """
         owner = f"the dump {self.path}" if self.path else "its dump"

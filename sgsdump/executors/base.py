@@ -201,14 +201,14 @@ class Executor(ABC):
         model : onnx.ModelProto
             The model; it must not be changed. The model's outputs may lack type and shape.
         configs : Mapping[str, Any]
-            Options that the caller set; all are in ``load_options``.
+            Options that the caller set. Each name is a key of ``load_options``.
         folder : str or None
             Folder of the external data files.
 
         Raises
         ------
         Exception
-            Any exception becomes a ModelError with the message that ``plain`` returns.
+            Any exception becomes a ModelError. The method ``plain`` returns the message of the ModelError.
         """
 
     @abstractmethod
@@ -223,7 +223,7 @@ class Executor(ABC):
             Arrays that match the model's inputs in dtype and shape. The arrays are read-only, because the caller
             still uses their memory.
         configs : Mapping[str, Any]
-            Options that the caller set; all are in ``execute_options``.
+            Options that the caller set. Each name is a key of ``execute_options``.
 
         Returns
         -------
@@ -233,7 +233,7 @@ class Executor(ABC):
         Raises
         ------
         Exception
-            Any exception becomes a ModelError with the message that ``plain`` returns.
+            Any exception becomes a ModelError. The method ``plain`` returns the message of the ModelError.
         """
 
     def on_release(self) -> None:  # noqa: B027 - overriding is optional

@@ -54,7 +54,7 @@ def inside(root: Path, name: str) -> Path:
     if not path.is_file():
         raise FormatError(f"{path} is missing; copy the complete folder")
     if path.is_symlink() and leads_out(path, root):
-        raise FormatError(f"{path} is a link that leads out of the folder; it is not followed")
+        raise FormatError(f"{path} is a link to a file outside the folder; sgsdump does not follow such links")
     return path
 
 

@@ -241,7 +241,7 @@ def _key(key: Any) -> Any:
     if any(not isinstance(part, (*_PLAIN, Global)) for part in parts):
         raise FormatError("the pickle has a dict with keys that are neither text nor numbers")
     if any(isinstance(part, int) and abs(part) >= _LARGEST for part in parts):
-        raise FormatError("the pickle has a dict with a key of more than 64 bits")
+        raise FormatError("the pickle has a dict whose key is an integer of more than 64 bits")
     return key
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Calibrated(Protocol):
-    """Result of ``calibrate``, or any object with ``ranges`` by tensor name."""
+    """Result of ``calibrate``, or any object whose ``ranges`` maps tensor names to ranges."""
 
     @property
     def ranges(self) -> Mapping[str, Range]:
@@ -69,7 +69,7 @@ class Histograms:
         Parameters
         ----------
         folder : str or Path
-            Folder to write. An existing folder is renamed first.
+            Folder to write. An existing folder is kept under a new name.
 
         Returns
         -------
@@ -128,7 +128,7 @@ class Histograms:
             If no layer has this name. The error message lists similar names, or gives the reason why the layer has no
             values.
         IndexError
-            If the number is out of range.
+            If ``name`` is a number, and no layer has this number.
         """
         if isinstance(name, int | slice):
             return self.layers[name]
@@ -245,7 +245,7 @@ def with_side_files(dump: Dump, ranges: Mapping[str, Range], parse_net: Path | N
 
 @dataclass(frozen=True)
 class Drawn:
-    """Result of drawing charts into a folder: drawn layers, layers not drawn, overviews, and copies of other layers."""
+    """Result of drawing charts: layers, layers not drawn, overview files, and layers that share another's chart."""
 
     layers: list[Distribution]
     undrawn: list[Undrawn]

@@ -164,14 +164,12 @@ _ACTIONS: Mapping[Action, str] = {
         "run {layers} with another kernel or in float32. To list all operators outside their rounding bound, use "
         "sgsdump check TREE"
     ),
-    "keep channels": (
-        "use one scale per channel for {layers}, whose small channels are quantised to zero, or raise it to INT16"
-    ),
+    "keep channels": "small channels of {layers} are quantised to zero: use one scale per channel, or INT16",
     "dump what is missing": "dump the missing layers, then compare again",
     "nothing": "nothing to do",
     "measure quantised tensors": "measure the contribution of each quantised tensor",
     "make layers comparable": "check why layers are not comparable; the reasons are listed below",
-    "compare the operator": "compare the attributes, weights and kernel of {layers} in sample and benchmark",
+    "compare the operator": "compare the attributes, weights and implementation of {layers} in sample and benchmark",
     "find convolutions": "find the convolutions that need INT16",
     "raise convolutions": "raise {layers} to INT16",
     "raise by rules": "raise {layers} to INT16; give images (-i) to measure the effect",
@@ -224,7 +222,10 @@ def _figure(deciding: Deciding) -> str:
     if value == LEAST:
         return f"{tensor}: checksums differ"
     if deciding.metric == RESOLUTION:
-        return f"{tensor} RMSE {value:.3g} is at most half a quantisation step, so it counts as within the limits"
+        return (
+            f"{tensor} RMSE {value:.3g}, an error of at most half a quantisation step, which counts as within the "
+            "limits"
+        )
     limit = "" if deciding.limit is None else f", limit {deciding.limit:g}"
     return f"{tensor} {deciding.metric} {_told(value, deciding.limit)}{limit}"
 

@@ -144,13 +144,13 @@ class Tensor:
         Returns
         -------
         ndarray
-            Flat or shaped array of ``info.dtype``. The section Notes of ``stored`` says whether the array is a copy
-            or a view.
+            Array of ``info.dtype``, either flat or with the shape in which the file stores the values. The section
+            Notes of ``stored`` says whether the array is a copy or a view.
         """
         return copied(self.raw_view())
 
     def raw_view(self) -> np.ndarray:
-        """Return the same values as ``raw``, but always as a view if the file is memory-mapped.
+        """Return the same values as ``raw``. For a memory-mapped file, the result is a view, never a copy.
 
         Creating the view reads no values. Read the view with ``in_memory``, ``write_array`` or a file descriptor.
         """
@@ -187,7 +187,7 @@ class Tensor:
         return copied(self.stored_view())
 
     def stored_view(self) -> np.ndarray:
-        """Return the same values as ``stored``, but always as a view if the file is memory-mapped; see ``raw_view``."""
+        """Return the same values as ``stored``. For a memory-mapped file, the result is a view; see ``raw_view``."""
         array = self.raw_view()
         shape = self.info.shape
         if shape is None or array.shape == shape:
@@ -198,7 +198,7 @@ class Tensor:
                 f"holds {array.size} values, but its shape {list(shape)} needs {count}", tensor=self.info.name
             )
         if array.size > count and has_padded_channels(array, shape):
-            raise ValuesError("is a padded hardware buffer; dump it again with eliminateGarbage", tensor=self.info.name)
+            raise ValuesError("is a padded hardware buffer; dump again with eliminateGarbage", tensor=self.info.name)
         return array.reshape(-1)[:count].reshape(shape)
 
     def real(self, layout: str | None = None) -> np.ndarray:
@@ -208,8 +208,8 @@ class Tensor:
         ----------
         layout : str, optional
             None keeps the stored layout. ``"logical"`` converts a device layout to the logical layout. A layout such
-            as ``"NCHW"`` or ``"NHWC"`` also puts the axes into this order. The stored layout must have the same
-            axes as the requested layout.
+            as ``"NCHW"`` or ``"NHWC"`` does the same, and then puts the axes into the order of its letters. The
+            stored layout must have the same axes as the requested layout.
 
         Returns
         -------
@@ -238,8 +238,8 @@ class Tensor:
         Raises
         ------
         ValuesError
-            If the original shape is unknown or does not fit, or if the device layout is not in the table of
-            ``device.py``.
+            If the original shape is unknown or does not fit the stored shape, or if the device layout is not in the
+            table of ``device.py``.
         """
         info = self.info
         if not is_device(info.layout):
@@ -259,13 +259,14 @@ class Tensor:
         Parameters
         ----------
         layout : str
-            Layout with the same letters, such as ``NCHW`` or ``NHWC``. A device layout is first converted to the
-            logical layout.
+            The layout of the new tensor: the letters of this tensor's layout in any order. For example, ``NHWC``
+            for a tensor with the layout ``NCHW``. If this tensor has a device layout, the tensor is first converted to
+            the logical layout.
 
         Returns
         -------
         Tensor
-            A new tensor, or this tensor if it has the layout.
+            A new tensor, or this tensor if it already has the layout ``layout``.
 
         Raises
         ------
@@ -354,7 +355,7 @@ class Values:
     scaling: Scaling | None = None
 
     def of(self, array: np.ndarray) -> Values:
-        """Return ``Values`` for ``array``, another view of the stored values. The conversion to real values is kept."""
+        """Return ``Values`` for ``array``, a view of the stored values, with the same ``to_real`` and ``scaling``."""
         return self if array is self.array else Values(array, self.to_real, self.scaling)
 
 
@@ -417,7 +418,7 @@ def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
 
 
 def with_original_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return a copy of a tensor in a device layout, with the given original shape.
+    """For a tensor in a device layout, return a copy whose original shape is ``shape``.
 
     Some dumps do not contain the original shape. With the original shape, the method ``logical`` can convert the tensor
     to its logical layout. ATB stores the layout FRACTAL_NZ with the dimensions M1 and M0 merged: (…, N1, M, N0). Raises
@@ -484,13 +485,13 @@ def checked_scale(info: TensorInfo, shape: tuple[int, ...]) -> np.ndarray:
     if not quant.exact:
         raise ValuesError(
             "holds integers whose true scale is not in the file (the header rounds the scale to "
-            "six decimals); give the calibrated ranges, or dump again with dequantFixed",
+            "six decimals); give the calibration ranges, or dump again with dequantFixed",
             tensor=info.name,
         )
     if not scale_fits(info):
         raise ValuesError(
             f"has {np.size(quant.scale)} scales along axis {quant.axis}, which do not fit its "
-            f"shape {list(shape)}; give the calibrated ranges",
+            f"shape {list(shape)}; give the calibration ranges",
             tensor=info.name,
         )
     with np.errstate(over="ignore", invalid="ignore"):

@@ -50,7 +50,7 @@ PLANTED = {
     "another image": RNG.integers(-30000, 30000, STORED.shape).astype(np.int16).tobytes(),
     "the buffer is stale: every value is 0": bytes(aligned(STORED).nbytes),
     "the buffer is stale: no output was written after the first 123 values": half_written().tobytes(),
-    "the order of the outputs differs": aligned(OTHER.stored).tobytes(),
+    "the outputs are in the wrong order": aligned(OTHER.stored).tobytes(),
     "big endian": STORED.byteswap().tobytes(),
 }
 

@@ -55,10 +55,10 @@ def unmatched(control: DumpControl, ran: OperatorNames) -> Iterator[str]:
     for prefix in operators.prefixes:
         if prefix not in ran.matched and not any(_begins(kind, prefix) for kind in ran.types):
             near = _near(prefix, [*ran.types, *map(_short, ran.types)])
-            yield f"no operator ran whose type begins with {prefix!r}{near}"
+            yield f"no operator with a type that begins with {prefix!r} ran{near}"
     for pattern in operators.patterns:
         if pattern not in ran.matched and not any(re.search(pattern, name) for name in ran.names):
-            yield f"no operator ran whose name matches {pattern!r}"
+            yield f"no operator with a name that matches {pattern!r} ran"
 
 
 def check_names(control: DumpControl, output: Path, command: Sequence[str]) -> None:

@@ -39,9 +39,10 @@ two range files (tensor_min_max.txt or quant files):
 
 raw output buffers of a board:
   Give the buffers, which have no header, then an integer dump of the same
-  image (DebugConfig.txt without dequantFixed). The result says "identical", or
-  shows the first integer that differs and its likely cause; the exit status is
-  1 then (docs/board_against_pc.md).
+  image (DebugConfig.txt without dequantFixed). If all integers are equal, the
+  result says "identical". Otherwise, the result shows the first integer that
+  differs and the likely cause, and the exit status is 1
+  (docs/board_against_pc.md).
 
 trees of several runs (steps, ranks, graphs):
   compare pairs the runs of both trees and prints a separate table for each pair

@@ -128,7 +128,7 @@ class Unsettled:
 
 def _ambiguous(pairs: list[Pair], partners: list[Record], side: str, contested: bool) -> str:
     hows = " and ".join(dict.fromkeys(pair.how for pair in pairs))
-    others = ", which others are paired with too" if len(pairs) == 1 and contested else ""
+    others = ", which also matches other tensors" if len(pairs) == 1 and contested else ""
     return (
         f"ambiguous: {hows} would pair this tensor with "
         f"{listed([r.name for r in partners], SHOWN, repr)} of the {side}{others}"

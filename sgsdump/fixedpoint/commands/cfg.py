@@ -13,7 +13,7 @@ the files:
   Existing files are never overwritten.
 
 input_config.ini of a model (-m):
-  The inputs and outputs in the file are the inputs and outputs of the model.
+  The file lists all inputs and outputs of the model.
   Colour order, mean and std_value come from running the preprocess file (-n) on
   images of one colour. If an image (-i) is given, the settings are checked on
   this image. diagnose infers the same settings.

@@ -164,7 +164,7 @@ def _measured_lines(measurement: Measurement, exact: Exact, limits: Thresholds) 
         yield f"  {'mean':<{width}}" + "".join(f"  {output_error(totals):12.4f}" for _, totals in columns)
     if exact.raised is not None and exact.foreseen is not None:
         yield (
-            "Output error predicted by the float approximation that ranks the convolutions: "
+            "A float approximation ranked the convolutions. Output error in this approximation: "
             f"{output_error(exact.foreseen):.4f} with these convolutions at INT16, "
             f"{output_error(measurement.all_8):.4f} with all convolutions at INT8."
         )

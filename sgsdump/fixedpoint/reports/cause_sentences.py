@@ -107,8 +107,8 @@ def output_text(finding: Finding, labels: Mapping[str, str] = _NONE) -> str:
     if reason == "hardly moved":
         return (
             f"{text} (the given images barely affect this output: its values span only "
-            f"{figures['seen']:.3g}, although its range spans {figures['reaches']:.3g}; its largest "
-            f"error is {figures['largest_error']:.3g})"
+            f"{figures['seen']:.3g}; with the calibration images, the values span {figures['reaches']:.3g}; its "
+            f"largest error is {figures['largest_error']:.3g})"
         )
     if reason == "drowned":
         return (
@@ -143,8 +143,10 @@ def _short_cause(finding: Finding) -> str:
             f"{finding.layer} ({finding.op_type}), which reads the image, causes "
             f"{percent(figures['brings'])} of the error"
         )
-    back = f"INT16 removes {percent(figures['gives_back'])}, " if figures["gives_back"] > 0 else ""
+    back = (
+        f"INT16 for this tensor alone removes {percent(figures['gives_back'])}, " if figures["gives_back"] > 0 else ""
+    )
     return (
-        f"tensor {finding.facts['input']}, input of {finding.layer} ({finding.op_type}): {back}INT8 causes "
-        f"{percent(figures['brings'])} of the error"
+        f"tensor {finding.facts['input']}, input of {finding.layer} ({finding.op_type}): {back}INT8 for this "
+        f"tensor alone causes {percent(figures['brings'])} of the error"
     )

@@ -130,9 +130,9 @@ def ending_lines(result: Pareto) -> Iterator[str]:
     if result.enough is not None and result.enough is not taken:
         small, large, of_what = _costs_of(result.cost, result.enough, taken)
         yield (
-            f"plan *: a smaller plan already removes 95 % of the error that INT16 can remove (share of "
-            f"{of_what}: {small:.3f}). Plan * adds {large - small:.3f} to this share, and changes the "
-            f"error {result.enough.error:.3g} → {taken.error:.3g}"
+            f"plan *: a smaller plan already removes 95 % of the error that INT16 can remove. The smaller "
+            f"plan's share of {of_what} is {small:.3f}. Plan * increases this share by {large - small:.3f}, "
+            f"and changes the error {result.enough.error:.3g} → {taken.error:.3g}"
         )
     yield from _expected_lines(result)
     yield from _metric_lines(result)
@@ -184,20 +184,21 @@ def _held_lines(result: Pareto) -> Iterator[str]:
     )
     if held.float_metric is not None and taken.outputs.held_metric is not None:
         yield (
-            f"held out: plan * has the metric {taken.outputs.held_metric:.4g}, and the float model "
-            f"{held.float_metric[1]:.4g}. On the images of the search, plan * has the metric "
-            f"{taken.outputs.metric:.4g}, and the float model {held.float_metric[0]:.4g}"
+            f"held out: the metric is {taken.outputs.held_metric:.4g} for plan * and {held.float_metric[1]:.4g} for "
+            f"the float model. On the images of the search, the metric is {taken.outputs.metric:.4g} for plan * and "
+            f"{held.float_metric[0]:.4g} for the float model"
         )
     if not held.confirmed:
         yield (
             "warning: * is not recommended: on held-out images its error is much larger, and so is the error of every "
-            "larger plan that was run; judge on more images (--evaluate), or calibrate on images more like these (-i)"
+            "larger plan that was run; judge on more images (--evaluate), or give calibration images (-i) that "
+            "are more like the held-out images"
         )
     elif held.beyond:
         rates = ", ".join(f"{rate:.3f}" for rate in held.beyond)
         yield (
-            f"The plan marked * was chosen instead of the smaller plan (weights: {rates} of their INT16 size), "
-            "because the smaller plan has a much larger error on held-out images"
+            "plan * was chosen because smaller plans have a much larger error on held-out images. Size of the weights "
+            f"with the smaller plans: {rates} of the size with all convolutions at INT16"
         )
 
 
@@ -206,7 +207,7 @@ def how_far(result: Pareto) -> str:
     low, high = min(result.effort.off), max(result.effort.off)
     plans = f"on the {len(result.effort.off)} plans run in both the approximation and the chip's integer arithmetic"
     if max(-low, high) < WITHIN:
-        return f"{plans}, the two errors differ by less than {100 * WITHIN:.0f} %"
+        return f"{plans}, these two errors of a plan differ by less than {100 * WITHIN:.0f} %"
     below = f"{100 * -low:.0f} % below to " if low < 0 else ""
     above = f"{below}{100 * max(high, 0):.0f} % above"
     return f"{plans}, the error with the chip's integer arithmetic is {above} the error in the approximation"

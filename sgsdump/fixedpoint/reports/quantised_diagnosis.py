@@ -178,7 +178,7 @@ def details(diagnosis: QuantisedDiagnosis) -> Iterator[str]:
         )
     if diagnosis.left_out:
         yield (
-            "The contributions of these tensors were not measured, because of the tensor type: "
+            "The contributions of these tensors were not measured, because sgsdump cannot round to their types: "
             f"{listed(list(diagnosis.left_out), MOST_NAMED)}."
         )
     if diagnosis.not_run:

@@ -106,11 +106,11 @@ def _unlike(finding: Finding) -> str:
 def _wide(finding: Finding) -> str:
     figures = finding.figures
     if len(finding.names) == 1:
-        return f"the calibration range of {_ranged(finding)}. With a range that fits, {_errors(figures)}"
+        return f"the calibration range of {_ranged(finding)}. After calibration on the given images, {_errors(figures)}"
     return (
-        f"the calibration ranges of {figures['layers']:.0f} of {figures['of']:.0f} layers are "
-        f"{figures['times']:.1f} times as wide as the given images need; the first of these tensors "
-        f"is {finding.facts['input']}. After calibration on the given images, {_errors(figures)}"
+        f"the calibration ranges of {figures['layers']:.0f} of {figures['of']:.0f} layers are wider "
+        f"than the given images need: {figures['times']:.1f} times as wide in the median; the ratio is largest for "
+        f"tensor {finding.facts['input']}. After calibration on the given images, {_errors(figures)}"
     )
 
 
@@ -119,7 +119,7 @@ def _clipped(finding: Finding) -> str:
     more = f". The same applies to {counted(len(finding.names) - 1, 'more tensor')}" if len(finding.names) > 1 else ""
     return (
         f"the calibration range of {_ranged(finding)}{more}. {percent(figures['outside'])} of the "
-        f"values are outside the calibration range. With ranges that fit, {_errors(figures)}"
+        f"values are outside the calibration range. After calibration on the given images, {_errors(figures)}"
     )
 
 
@@ -288,7 +288,7 @@ def _to_order(finding: Finding) -> str:
     if by == "fixed":
         return (
             f"if the model was trained on {order}, write {order} into input_config.ini; otherwise "
-            "convert the model again with the order of input_config.ini"
+            "convert the model again with the colour order of input_config.ini"
         )
     return "calibrate again with the correct input_config.ini"
 

@@ -1,4 +1,4 @@
-"""``calibrate``: make the fixed model and the range of every tensor from a float model, images and input_config.ini."""
+"""``calibrate``: create the fixed model and compute all ranges from a float model, images and input_config.ini."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class How:
 
 @dataclass(frozen=True, eq=False)
 class FixedModel:
-    """A calibrated fixed model: ONNX model that computes with the hardware's integers.
+    """A calibrated fixed model: ONNX model that computes in the hardware's integer arithmetic.
 
     Attributes
     ----------
     model : Model
-        Fixed model; an argument of ``simulate``.
+        Fixed model in memory. To simulate this model, pass the ``FixedModel`` to ``simulate``.
     calibration : Calibration
         Ranges and statistics measured on the calibration data.
     imported : Imported
@@ -206,9 +206,11 @@ def calibrate(
         ``metric`` of the result has the mean of this function over the images, for the float model and for the fixed
         model.
     range_room : bool
-        If True, widen INT16 ranges by half or more for unseen images. Ranges of a quant file are not widened.
+        If True, make INT16 ranges at least 50 % wider than measured, for unseen images. Ranges of a quant file are not
+        widened.
     plan_of : str or Path, optional
-        Fixed model (``fixed.sim``, or made by ``calibrate``) whose INT16 convolutions become INT16 here too.
+        Another fixed model (``fixed.sim``, or made by ``calibrate``). The convolutions that this model computes at
+        INT16 are raised to INT16.
     **beside
         ``preprocess``: your preprocess file; for several inputs, one per input, separated by commas.
         ``input_config``: the path of input_config.ini. This file is required for images; for arrays, the settings are
@@ -264,7 +266,7 @@ def with_metric(made: FixedModel, feeds: Feeds, metric: UserMetric | None, progr
 
 
 def level_of(told: str | None, quant_file: Path | None, plan_of: Path | None = None) -> str:
-    """Return the calibration level: the user's level, else the level in the quant file's log, else the default.
+    """Return the calibration level: the user's level, else L1 if the quant file is in a log of L1, else the default.
 
     If a plan or a quant file is given, the calibration level does not raise any convolution to INT16. Raises
     ConfigError if both a plan and a quant file are given.
@@ -296,7 +298,7 @@ def _is_near(given: Range, seen: Range | None) -> bool:
 
 
 def calibrated(opened: OpenNetwork, feeds: Feeds, how: How, workers: Workers, progress: Progress) -> FixedModel:
-    """Calibrate an opened model and return its fixed model. Errors in calibration or data reach the caller."""
+    """Calibrate an opened model and return its fixed model. Errors of the calibration or the data are not caught."""
     from sgsdump.fixedpoint.quantisation.calibration import CalibrationOptions, calibrate, is_long
     from sgsdump.fixedpoint.quantisation.calibration_log import read_log
     from sgsdump.fixedpoint.quantisation.fixed_model import check_that_it_runs, make_fixed, rehearse

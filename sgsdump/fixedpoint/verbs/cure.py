@@ -52,7 +52,7 @@ def cure(
     Returns
     -------
     Cured
-        Rewritten model with its ranges, and the effect of each cure. ``Cured.save`` writes the rewritten model and its
+        Rewritten model with its ranges, and the effect of each step. ``Cured.save`` writes the rewritten model and its
         ranges.
 
     Raises

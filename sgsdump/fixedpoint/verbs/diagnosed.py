@@ -66,7 +66,7 @@ class Diagnosed:
 
     @property
     def verdict(self) -> list[str]:
-        """Lines of the verdict: outcome, cause, recommendation, completeness, assumptions."""
+        """Lines of the verdict: state, cause, recommendation, completeness, assumptions."""
         from sgsdump.reports.three_lines import verdict_block
 
         return verdict_block(self.conclusion)
@@ -89,7 +89,7 @@ class Diagnosed:
         return Path(path)
 
     def page(self, height: int = 900) -> Page:
-        """Return the report as a page that a notebook shows in a frame of this height in pixels."""
+        """Return the report as a page for notebooks. ``height`` is the height of its frame in pixels."""
         from sgsdump.reports.html.document import render
         from sgsdump.reports.html.frame import Page
 
@@ -104,7 +104,7 @@ class Diagnosed:
         return frame
 
     def save(self, folder: str | Path) -> Path:
-        """Write the files of ``sgsdump diagnose``. An existing folder is renamed first. Raises OutputError."""
+        """Write the files of ``sgsdump diagnose``. An existing folder is kept under a new name. Raises OutputError."""
         from sgsdump.files.atomic_write import replacing_folder
 
         with replacing_folder(Path(folder)) as new:

@@ -50,7 +50,7 @@ class Explained(Proposal):
     ini : bytes
         Your input_config.ini, or the inferred one.
     calibration : FixedModel or None
-        Calibration on your images; None if ranges were given.
+        Fixed model, calibrated on your images; None if ranges were given.
     """
 
     advice: tuple[Advice, ...]

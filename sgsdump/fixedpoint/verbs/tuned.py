@@ -64,7 +64,7 @@ class Proposal:
 
     @property
     def verdict(self) -> list[str]:
-        """Three lines of text: outcome, cause, recommendation."""
+        """Three lines of text: state, cause, recommendation."""
         from sgsdump.reports.three_lines import verdict_block
 
         return verdict_block(self.conclusion)
@@ -95,7 +95,7 @@ class Proposal:
         folder : str or Path
             Folder to write.
         what : Written
-            Optional files; by default none.
+            Optional files to write. By default, ``save`` writes no optional files.
 
         Returns
         -------
@@ -152,7 +152,7 @@ class Tuned(Proposal):
         return Path(path)
 
     def page(self, height: int = 900) -> Page:
-        """Return the report as a page that a notebook shows in a frame of this height in pixels."""
+        """Return the report as a page for notebooks. ``height`` is the height of its frame in pixels."""
         from tempfile import TemporaryDirectory
 
         from sgsdump.progress import bars
@@ -174,7 +174,7 @@ class Tuned(Proposal):
 
 
 def kept_in(folder: Path) -> Callable[[str], bool]:
-    """Return a function that returns False for old results of ``tune`` in the folder, and True for files to keep."""
+    """Return a function of a file name in ``folder``: False for an old result of ``tune``, True for other files."""
     of_tune = any((folder / name).exists() for name in (ROUNDS, CONTRIBUTIONS))
 
     def is_kept(name: str) -> bool:

@@ -293,7 +293,7 @@ def test_a_plan_that_is_better_by_the_metric_or_smaller_is_named(metrics, taken,
 def test_a_wrong_objective_is_told_before_the_work(work, capsys):
     assert main([*TUNE, "-o", "out", "--objective", "boxes"]) == 2
     error = capsys.readouterr().err.strip().splitlines()
-    assert error == ["sgsdump: error: --objective: 'boxes' is unknown. Use mean, worst, or names of outputs: prob"]
+    assert error == ["sgsdump: error: --objective: 'boxes' is unknown. Use 'mean', 'worst' or names of outputs: prob"]
 
 
 @pytest.mark.usefixtures("no_picture")

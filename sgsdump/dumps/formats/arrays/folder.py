@@ -333,7 +333,7 @@ def _check_share(folder: Path, files: Sequence[str]) -> None:
         first = min(files, key=in_order).rpartition("/")[0]
         endings = " or ".join(sorted({Path(name).suffix for name in files}))
         raise FormatError(
-            f"{folder} is not a dump: only {len(files)} of the {len(files) + others} files in it and "
+            f"{folder} is not a dump: only {len(files)} of the {len(files) + others} files in this folder and "
             f"its subfolders are {endings} files. Give the folder that contains the arrays ({first})"
         )
 

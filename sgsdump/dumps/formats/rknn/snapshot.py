@@ -71,7 +71,7 @@ def read(path: Path) -> Dump:
     if root is None or root == path:
         folders = list(_folders(path))
         if root is None or len(folders) != 1:
-            raise FormatError(f"{path} holds {len(folders)} runs. Name one run")
+            raise FormatError(f"{path} holds {len(folders)} runs. Give the folder of one run")
         path = folders[0]
     folder = path.absolute().parent if path.absolute().name == NPY else path
     notes: list[str] = []

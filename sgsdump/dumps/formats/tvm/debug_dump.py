@@ -192,7 +192,7 @@ def _tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
     for _ in range(count):
         length = number()
         if length > min(MOST_NAME, len(data) - position):
-            raise FormatError(f"{path} is damaged or cut off: a name has {length} bytes")
+            raise FormatError(f"{path} is damaged or cut off: the length of a tensor name is {length} bytes")
         names.append(bytes(data[position : position + length]).decode("utf-8", "replace"))
         position += length
     if number() != count:
