@@ -1,6 +1,6 @@
-"""Plug-ins: extensions that an installed package adds to sgsdump, as tables of names and the objects to import.
+"""Plug-ins: tables in which a package names the commands, formats and other objects that it adds to sgsdump.
 
-Targets are imported on first use.
+sgsdump imports an object when the object is first used.
 
 A plug-in is a record ``PLUGIN = Plugin(...)``. sgsdump's own plug-ins, ``OWN``, define this record in their
 ``__init__.py``. An installed package names its record in the entry-point group ``sgsdump.plugins``::
@@ -8,9 +8,10 @@ A plug-in is a record ``PLUGIN = Plugin(...)``. sgsdump's own plug-ins, ``OWN``,
     [project.entry-points."sgsdump.plugins"]
     toy = "sgsdump_toy:PLUGIN"
 
-sgsdump first searches its own commands, formats, names and file readers. If sgsdump has no match, installed plug-ins
-are searched. ``sgsdump --help`` always lists the commands of installed plug-ins. If a plug-in cannot be loaded, sgsdump
-issues one warning. All other functions of sgsdump still work. ``SGSDUMP_NO_PLUGINS=1`` disables all installed plug-ins.
+sgsdump looks up each command, format, public name or file reader first in its own tables. If its own tables have no
+match, sgsdump uses the tables of the installed plug-ins. ``sgsdump --help`` always lists the commands of installed
+plug-ins. If a plug-in cannot be loaded, sgsdump issues one warning. All other functions of sgsdump still work.
+``SGSDUMP_NO_PLUGINS=1`` disables all installed plug-ins.
 """
 
 import importlib
@@ -57,10 +58,10 @@ class Command(NamedTuple):
 
 
 class Plugin(NamedTuple):
-    """Tables of names and targets that a plug-in adds.
+    """Tables that a plug-in adds to sgsdump.
 
-    A target is a string ``module:attribute``. In the tables ``names`` and ``modules``, a target is the name of a
-    module.
+    All tables except ``commands`` map names to targets. A target is a string ``module:attribute``. In the tables
+    ``names`` and ``modules``, a target is the name of a module.
 
     Attributes
     ----------
@@ -147,7 +148,7 @@ def _loaded(point: "EntryPoint") -> Plugin | None:
         for table, entries in zip(plugin._fields, plugin):
             kind = Command if table == "commands" else str
             if not isinstance(entries, Mapping) or not all(isinstance(entry, kind) for entry in entries.values()):
-                raise TypeError(f"{table} of {point.value} is not a dictionary of {kind.__name__} by name")
+                raise TypeError(f"{table} of {point.value} is not a dictionary that maps names to {kind.__name__}")
     except (Exception, SystemExit) as error:
         leave_out(f"plug-in {point.name}", error)
         return None
@@ -187,7 +188,7 @@ def further_commands() -> Mapping[str, Command]:
 
 
 def public_name(name: str) -> Any:
-    """Import the public name of a plug-in. Raises AttributeError if no plug-in has this name."""
+    """Import the object that a plug-in publishes as ``name``. Raises AttributeError if no plug-in has this name."""
     module = next((plugin.names[name] for plugin in own() if name in plugin.names), None)
     if module is None and not name.startswith("_") and not _is_module(name):
         module = next((plugin.names[name] for plugin in installed().values() if name in plugin.names), None)
@@ -215,7 +216,7 @@ def public_module(name: str) -> ModuleSpec | None:
 
 
 class _Alias:
-    """Loader that makes a module an alias of another module, which is imported only under its own name."""
+    """Loader of a module that is an alias of a target module. The target is imported once, under the target's name."""
 
     def __init__(self, target: str):
         self._target = target
@@ -235,7 +236,7 @@ def as_html(kind: str, result: object) -> str | None:
 
 
 def ask(kind: str, result: object, *further: object) -> Any:
-    """Return the output of the ``views`` function for this kind of result. Raises KeyError if there is no such view."""
+    """Call the ``views`` function for this kind of result and return its output. Raises KeyError if there is none."""
     target = _view(kind)
     if target is None:
         raise KeyError(kind)
@@ -243,7 +244,7 @@ def ask(kind: str, result: object, *further: object) -> Any:
 
 
 def _view(kind: str) -> str | None:
-    """Return the target of the view for a kind of result, from the core, sgsdump's plug-ins or installed plug-ins."""
+    """Return the import target of the view function for a kind of result; installed plug-ins are searched last."""
     for plugin in (_CORE, *own()):
         if kind in plugin.views:
             return plugin.views[kind]

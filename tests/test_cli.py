@@ -35,8 +35,7 @@ def dumps(tmp_path, monkeypatch):
         (["compare", "a.bin", "b.bin", "--max-rmse", "-1"], "the limit on RMSE must be 0 or more"),
         (
             ["compare", "a.bin"],
-            "not a watcher dump: it contains no snapshots of an output after a later operator. "
-            "To compare two dumps, also give",
+            "not a watcher dump: no output was dumped again after a later operator. To compare two dumps, also give",
         ),
         (["demo", "-o", "."], "contains the current folder"),
         (["demo", "-o", "a.bin"], "a file has that name"),

@@ -121,7 +121,7 @@ BROKEN = {
     "a table of something else": (
         "toy = toy_plugin:PLUGIN",
         HEAD + "PLUGIN = Plugin(commands={'zeros': 'toy_plugin'})",
-        "commands of toy_plugin:PLUGIN is not a dictionary of Command by name",
+        "commands of toy_plugin:PLUGIN is not a dictionary that maps names to Command",
     ),
 }
 

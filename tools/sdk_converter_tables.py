@@ -31,12 +31,12 @@ The column *stage* shows where the SDK fails:
 # Clearer words for the page than those of the messages, which stand beside the operator's name.
 THRESHOLD = "a Threshold whose 1 becomes one step of the input's scale, nearly 0"
 CLEARER = {
-    "a Slice of the first axis only, from its start": "a Slice of only the first axis, from index 0 on",
+    "a Slice of the first axis only, from its start": "a Slice of only the first axis, starting at index 0",
     "an operator on rows of another length, in fixed models": "the same operator on rows of a wrong length (fixed "
     "models only)",
     "a DepthToSpace with another order of pixels": "a DepthToSpace with a wrong order of pixels",
     "a Transpose with another order of axes": "a Transpose with a wrong order of axes",
-    THRESHOLD: "a Threshold whose output is one step of the input's scale (nearly 0) instead of 1",
+    THRESHOLD: "a Threshold that outputs one quantisation step of its input (nearly 0) instead of 1",
     "a constant of several values, neither one per channel nor of the tensor's shape": (
         "with a constant of several values that match neither the channels nor the shape of the tensor"
     ),
@@ -62,7 +62,7 @@ CLEARER = {
     "of different scales for H and W": "with different scales for H and W",
     "of all axes": "over all axes",
     "of five dimensions": "of tensors with five dimensions",
-    "of five dimensions, with a constant": "of a tensor with five dimensions and a constant",
+    "of five dimensions, with a constant": "of a constant and a tensor with five dimensions",
     "as an output of the model": "whose result is an output of the model",
     "to N, H, W, C, as an output of the model": "to N, H, W, C, if the result is an output of the model",
     "PROD or MAX of more than two": "PROD or MAX of more than two inputs",
@@ -74,13 +74,13 @@ CLEARER = {
     "with negative indices": "with negative starts or ends",
     "that reads a fully connected operator": "that reads the output of a fully connected operator",
     facts.ONE_CHANNEL[0]: "an ONNX input with one channel that a convolution reads",
-    facts.ONE_CHANNEL[1]: "an input with three channels. The preprocess file must give x, 0, 0 for each "
-    "value x (H x W x 3)",
+    facts.ONE_CHANNEL[1]: "an input with three channels. For each value x, the preprocess file must give the three "
+    "channel values x, 0, 0 (shape H x W x 3)",
     facts.GREY_PICTURE[0]: "an image with one channel, with training format RGB and input format GRAY",
     facts.GREY_PICTURE[
         1
-    ]: "an input with three channels in calibrator and float simulator, which use only the first channel. The "
-    "preprocess file must give H x W x 3 values for norm=True and H x W values for norm=False",
+    ]: "an input with three channels. The calibrator and the float simulator use only the first of the three channels. "
+    "The preprocess file must give H x W x 3 values for norm=True and H x W values for norm=False",
 }
 
 
@@ -126,7 +126,7 @@ def page() -> str:
             "",
             f"- Tensor names may have at most {facts.LONGEST_NAME} characters. One model with a tensor name of 165 "
             "characters was refused.",
-            "- Above level L1, names must not contain a semicolon.",
+            "- Above level L1, tensor names must not contain a semicolon.",
             f"- The newest accepted opset is {facts.NEWEST_OPSET}.",
             "",
             "## Refused: Caffe",

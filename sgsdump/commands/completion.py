@@ -6,8 +6,8 @@ examples:
   sgsdump completion fish | source       in ~/.config/fish/config.fish
 
 requirements:
-  Put the line for your shell into the start-up file of this shell. Completion
-  needs argcomplete: pip install 'sgsdump[completion]'.
+  Put the line for your shell into the start-up file named beside the line.
+  Completion needs argcomplete: pip install 'sgsdump[completion]'.
 """
 
 from __future__ import annotations

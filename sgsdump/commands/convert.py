@@ -22,19 +22,20 @@ data that the target format cannot store:
 
 layouts and types:
   --layout logical undoes the layouts of a device (NC1HWC0, FRACTAL_NZ, ...) if
-  the original shape is in the dump or in --original-shape. NCHW, NHWC and HWCN
+  the dump or --original-shape gives the original shape. NCHW, NHWC and HWCN
   also transpose 4-D tensors. NC1HWC0, NDC1HWC0, FRACTAL_Z and FRACTAL_NZ write
   the block layout of a device, padded with zeros. --dtype float32 dequantises
   integers, and converts narrower floats to float32.
 
 the SDK's model files (.sim, .img):
-  float.sim becomes a float model; its tensors have the names of the SDK's
-  dumps. fixed.sim and .img become a fixed model, which simulate runs with the
-  SDK's integers. fixed.sim to .txt writes the text of the SDK's parse_net.
+  float.sim becomes a float model with the tensor names of the SDK's dumps.
+  fixed.sim and .img become a fixed model, which simulate runs with the SDK's
+  integers. If OUT is a .txt file, the tensors of fixed.sim are written as text,
+  as the SDK's parse_net prints them.
 
 a cluster (--scheduler):
   The workers of a Dask cluster (pip install 'sgsdump[cluster]') read the dump
-  and compute the values; this machine writes them. A cluster speeds up text
+  and compute the values; this machine writes OUT. A cluster speeds up text
   formats and device layouts.
 
 more examples:
@@ -267,7 +268,7 @@ def _convert_with(writer: str, options: Options, records: list[Record]) -> int:
 
     for name, given in (("--to", options.to), ("--strict", options.strict), ("--scheduler", options.scheduler)):
         if given:
-            raise ConfigError(f"{name} is for sgsdump's formats, but --writer writes its own; omit one of them")
+            raise ConfigError(f"{name} applies to sgsdump's formats, not to --writer; omit one of them")
     function, left_out = load_function(writer, "writer"), list[tuple[str, str]]()
     with_values = [record for record in records if record.tensor.statistics is None]
     left_out += [(record.name, "only statistics were dumped") for record in records if record not in with_values]

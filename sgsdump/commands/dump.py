@@ -13,7 +13,7 @@ the dump:
 
 several inputs:
   Each image has its own dump with its name: -o out.bin makes out_cat.bin and
-  out_dog.bin. The dumps of a data loader script are numbered: out_0.bin,
+  out_dog.bin. With a data loader script, the dumps are numbered: out_0.bin,
   out_1.bin.
 
 the graph beside the dump:

@@ -1,4 +1,4 @@
-"""Draw the values of every layer against its calibrated range, one PNG per layer and an overview.
+"""Draw the values of every layer against its calibration range, one PNG per layer and an overview.
 
 examples:
   sgsdump histogram float.bin log/tensor_min_max.txt

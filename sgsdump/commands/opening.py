@@ -110,8 +110,8 @@ def _check_readers(reading: Reading, ways: Mapping[Path, str]) -> None:
         known = ", ".join(f"{path} ({known_format(path) or 'unknown'})" for path in there)
         reader = reading.reader[-1][1]
         raise ConfigError(
-            f"--reader {reader} reads none of the dumps: {known}. To use the reader for these dumps, add a pattern: "
-            f"--reader '*={reader}'"
+            f"--reader {reader} applies to none of the dumps: {known}. To use the reader for these dumps, add a "
+            f"pattern: --reader '*={reader}'"
         )
     if (reading.step, reading.rank) != (None, None) and all(way not in ("", RAW) for way in ways.values()):
         raise ConfigError(

@@ -106,8 +106,8 @@ def add_model(
     parser.add_argument("-m", "--model", type=Path, required=required, help=text)
     parser.add_argument("--weight-file", type=Path, metavar="W.caffemodel", help="weights of a Caffe model")
     for end, part in (
-        ("inputs", "the part after these tensors, which become its inputs"),
-        ("outputs", "the part that computes these tensors, which become its outputs"),
+        ("inputs", "the part after these tensors; these tensors become the model inputs"),
+        ("outputs", "the part that computes these tensors; these tensors become the model outputs"),
     ):
         text = f"cut the model: run only {part}"
         parser.add_argument(f"--model-{end}", nargs="+", default=(), metavar="NAME", help=text)
@@ -155,8 +155,8 @@ def add_provider(parser: argparse._ActionsContainer, default: str | None = "CPU"
 def add_input_config(
     parser: argparse._ActionsContainer,
     text: str = (
-        "the file input_config.ini; required if -i gives images (sgsdump cfg writes the file), inferred "
-        "if -i gives arrays"
+        "the file input_config.ini, which sgsdump cfg writes; required if -i gives images. If -i gives "
+        "arrays, the default settings are inferred"
     ),
 ) -> None:
     """Add ``--input-config``."""
@@ -200,10 +200,13 @@ def add_parse_net(parser: argparse._ActionsContainer) -> None:
 def add_run(parser: argparse._ActionsContainer) -> None:
     """Add ``--step`` and ``--rank``, which select a run of a tree of runs."""
     parser.add_argument(
-        "--step", type=int, metavar="N", help="select the run of step N in a tree of runs (also: TREE@step=N)"
+        "--step", type=int, metavar="N", help="select the run of step N in a tree of runs (or write TREE@step=N)"
     )
     parser.add_argument(
-        "--rank", type=int, metavar="N", help="select the run of rank (or device) N (also: TREE@step=N,rank=N)"
+        "--rank",
+        type=int,
+        metavar="N",
+        help="select the run of rank or device N in a tree of runs (or write TREE@rank=N)",
     )
 
 
@@ -223,7 +226,7 @@ def add_select(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="list only entries whose name matches this pattern (* ? [ab]); may be repeated",
+        help="list only entries whose name matches PATTERN (wildcards: *, ?, [ab]); may be repeated",
     )
 
 
@@ -258,7 +261,12 @@ def add_json(parser: argparse._ActionsContainer, text: str, bare: Path | None = 
     """
     nargs = None if bare is None else "?"
     parser.add_argument(
-        "--json", nargs=nargs, type=Path, const=bare, metavar="FILE", help=f"{text}; - prints only the JSON"
+        "--json",
+        nargs=nargs,
+        type=Path,
+        const=bare,
+        metavar="FILE",
+        help=f'{text}; if FILE is "-", print only the JSON',
     )
 
 
@@ -274,7 +282,7 @@ def add_page_budget(parser: argparse._ActionsContainer) -> None:
         type=lambda text: 0 if text == "0" else size_in_bytes(text),
         default="10MB",
         metavar="SIZE",
-        help="most space for tensor values in the HTML page; 0 for none (default: %(default)s)",
+        help="most space for tensor values in the HTML page; 0: no values (default: %(default)s)",
     )
 
 
@@ -285,8 +293,8 @@ def add_stages(parser: argparse._ActionsContainer) -> None:
         type=Path,
         metavar="MODEL",
         help=(
-            "for Caffe: pair blobs with the SDK's stages (successive values of a blob that layers "
-            "overwrite); the table of stages is read from this fixed model, which calibrate wrote"
+            "for Caffe: pair blobs with the SDK's stages, the successive values that in-place layers give "
+            "to a blob; MODEL is a fixed model that calibrate wrote; it lists these stages"
         ),
     )
 
@@ -309,7 +317,7 @@ def add_judges(parser: argparse._ActionsContainer, measured: str, metric: str, s
     metric    the use of the metric.
     some      the images without ``--evaluate``.
     """
-    built_in = f"a built-in metric: {', '.join(AGREEMENTS)}; or {NO_AGREEMENT}"
+    built_in = f"a built-in metric: {', '.join(AGREEMENTS)}; or '{NO_AGREEMENT}' for no metric"
     add_metric(parser, f"your own accuracy function, {metric}; or {built_in}")
     parser.add_argument(
         "--evaluate", metavar="IMAGES", help=f"images on which the {measured} are measured (default: {some})"
@@ -370,7 +378,7 @@ def add_scheduler(parser: argparse._ActionsContainer, task: str) -> None:
     parser.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help=f"{task}, using the Dask cluster with this scheduler, such as tcp://host:8786",
+        help=f"{task} on the Dask cluster of this scheduler, such as tcp://host:8786",
     )
 
 
@@ -393,7 +401,7 @@ class Listing(argparse._StoreAction):
 def whole_number(text: str) -> int:
     """Return a whole number of 1 or more."""
     if not (text.isascii() and text.isdigit() and int(text)):
-        raise argparse.ArgumentTypeError(f"{text} is not a number of 1 or more")
+        raise argparse.ArgumentTypeError(f"{text} is not a positive whole number")
     return int(text)
 
 
@@ -439,8 +447,8 @@ def stages_of(model: Path | None, required: bool = True) -> tuple[Stage, ...]:
         return table_of(properties[KEY])
     if required:
         raise ConfigError(
-            f"{model} has no table of Caffe stages, the successive values of a blob ({KEY}); give a "
-            "model that calibrate created from a Caffe model"
+            f"{model} has no table of Caffe stages (metadata {KEY}); a stage is one of the successive values of a "
+            "blob. Give a model that calibrate created from a Caffe model"
         )
     return ()
 
@@ -454,8 +462,8 @@ def add_readers(parser: argparse._ActionsContainer) -> None:
         default=[],
         metavar="[PATTERN=]FILE.py[:FUNCTION]",
         help=(
-            "Python file with your own reader, a function read(path) that yields (name, array); it reads dumps of "
-            "unknown formats or, with PATTERN, matching paths; may be repeated"
+            "Python file with your own reader, a function read(path) that yields (name, array); sgsdump calls this "
+            "reader for dumps of unknown formats or, with PATTERN, for paths that match PATTERN; may be repeated"
         ),
     )
     parser.add_argument(
@@ -495,8 +503,8 @@ def add_raw(parser: argparse._ActionsContainer, shapes: bool = True) -> None:
             default=[],
             metavar="PATTERN=SHAPE",
             help=(
-                "shape of files without a header, such as 1,8,5,7; or MODEL.onnx, from which show reads "
-                "the shapes; may be repeated"
+                "shape of files without a header, such as 1,8,5,7; or MODEL.onnx to take the "
+                "shapes from this model; may be repeated"
             ),
         )
 

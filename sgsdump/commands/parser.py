@@ -312,7 +312,9 @@ def _leaves(parser: Parser) -> Iterator[Parser]:
 def _add_loudness(parser: argparse.ArgumentParser) -> None:
     """Add ``-q`` and ``-v``, which ``cli.main`` handles."""
     loudness = parser.add_mutually_exclusive_group()
-    loudness.add_argument("-q", "--quiet", action="store_true", help="print only errors and, with --json -, the JSON")
+    loudness.add_argument(
+        "-q", "--quiet", action="store_true", help='print only errors; --json "-" still prints the JSON'
+    )
     loudness.add_argument(
         "-v", "--verbose", action="store_true", help="also print timings, and the traceback of an error"
     )

@@ -103,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=0,
         metavar="PORT",
-        help="show the page at a local address instead of writing it; by default at any free port",
+        help="serve the page on this local port instead of writing a file; without PORT, on any free port",
     )
 
 
@@ -122,8 +122,7 @@ def run(args: argparse.Namespace) -> int:
         return _report_of_two(options, options.before, typed(args))
     if options.benchmark is None:
         raise ConfigError(
-            f"report compares {options.sample} with a reference; name the reference dump, or give --before "
-            "OLDER_DIAGNOSIS"
+            f"no benchmark is given for {options.sample}; name the benchmark dump, or give --before OLDER_DIAGNOSIS"
         )
     read = [path for path in (options.sample, options.benchmark, options.ranges, options.stages) if path]
     check_outputs([options.output], [tree_of(path) for path in read])
@@ -195,7 +194,7 @@ def _report_of_two(options: Options, before: Path, facts: Sequence[tuple[str, st
     asked |= {"--reader": options.reading.reader or None, "--files": options.reading.files or None}
     for name, value in asked.items():
         if value not in (None, False):
-            raise ConfigError(f"{name} applies to dumps, but --before compares two diagnoses; omit one of the two")
+            raise ConfigError(f"{name} applies to dumps, but --before compares two diagnoses; omit {name} or --before")
     check_outputs([options.output], [options.sample / FILE, before / FILE])
     report = report_of_two(read_diagnosis(options.sample), read_diagnosis(before))
     return _written(replace(report, facts=(*report.facts, *facts)), options.output)

@@ -18,11 +18,11 @@ trees of several runs (steps, ranks, graphs):
 
 one tensor:
   NAME is the name of a tensor, or its line number in the list, counted from 0:
-  #3 is the fourth line. OPERATIONS select a part, [0:2,3], or reorder the axes,
-  (0,2,3,1); separate several with ;. Values are real numbers in the logical
-  layout if the original shape is known; --stored shows the values of the file.
-  If the graph of the model is beside the dump, the layers before and after are
-  shown too.
+  #3 is the fourth line. OPERATIONS select a part, such as [0:2,3], or reorder
+  the axes, such as (0,2,3,1). Separate operations with semicolons. Values are
+  real numbers in the logical layout if the original shape is known; --stored
+  shows the values of the file. If the graph of the model is beside the dump,
+  the layers before and after NAME are shown too.
 
 two dumps (--against):
   Shows the values of NAME that differ most: index, both values, error and
@@ -42,7 +42,7 @@ operators of a model (--operators):
   Accepts ONNX, a program of torch.export.save (.pt2), a graph text of
   DUMP_GE_GRAPH=3 (ge_proto_*.txt), the topology of a tree of sgsdump exec, or
   msprobe's task structure. Lists the operators with the names that --dump-layer
-  takes; those of a topology with the ids that -ids takes.
+  takes. For a topology, the list also has the ids for sgsdump exec -ids.
 
 more examples:
   sgsdump show ascend_dumps/ --step 3 --rank 0
@@ -139,7 +139,7 @@ class Options:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dump", type=Path, metavar="DUMP", help="dump in any known format, or a model file")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="tensor whose values to print")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="print the values of this tensor")
     parser.add_argument(
         "part",
         nargs="?",
@@ -162,8 +162,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="BENCHMARK",
         help=(
-            "dump to compare with: show compares its tensor of the same name with the tensor NAME; for a "
-            ".sim file, another .sim file"
+            "dump to compare with: show compares the tensor NAME in DUMP with the tensor NAME in BENCHMARK; for "
+            "a .sim file, give another .sim file"
         ),
     )
     values.add_argument(

@@ -6,10 +6,11 @@ examples:
   sgsdump split ascend_dumps/ layers/ --to safetensors
 
 the parts:
-  The files are numbered in the order of the dump; sgsdump merge of the folder
-  restores the dump. With --pattern, a tensor goes to the first pattern that
-  matches its name; the others go to a file called rest. The format is that of
-  the dump if one file can hold it, else .npz. An existing folder is renamed.
+  The files are numbered in the order of the dump. To restore the dump, run
+  sgsdump merge on the folder. With --pattern, a tensor goes to the file of
+  the first pattern that matches its name; other tensors go to the file "rest".
+  The parts have the format of the dump if one file can hold this format, else
+  .npz. If the output folder exists, the old folder is renamed.
   The graph beside the dump (NAME.graph.onnx) is not copied.
 """
 
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="write the tensors whose names match (* ? [ab]) to one file; may be repeated",
+        help="write the tensors whose names match PATTERN (wildcards: *, ?, [ab]) to one file; may be repeated",
     )
     add_run(parser)
     add_readers(parser)

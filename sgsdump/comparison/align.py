@@ -178,8 +178,8 @@ def _taken(record: Record, others: Mapping[str, list[Record]], side: str, partne
         if pair is not None and other.io == record.io and slot_of(other) == slot_of(record):
             partner = pair.sample if pair.benchmark is other else pair.benchmark
             return (
-                f"not paired by name: the tensor {other.name!r} of the {side} is a different tensor, "
-                f"which is already paired with {partner.name!r} (by {pair.how})"
+                f"not paired by name: the tensor {other.name!r} of the {side} is already paired "
+                f"with {partner.name!r} (by {pair.how})"
             )
     return ""
 
@@ -191,7 +191,7 @@ def _elsewhere(record: Record, others: Mapping[str, list[Record]], side: str) ->
     slots = sorted({r.slot for r in same if r.io == "out" and not r.constant})
     if record.io == "out" and slots:
         return (
-            f"in the {side}, the tensor of this name is only output {listed_names(slots)} of its "
+            f"in the {side}, the tensor of this name is output {listed_names(slots)} of its "
             f"operator, not output {record.slot}"
         )
     if same:

@@ -156,7 +156,7 @@ def _causes(data: bytes, output: Output, others: Mapping[str, Output]) -> Iterat
             yield f"the buffer is stale: no output was written after the first {written} values"
     wide = aligned(stored).tobytes()
     if len(data) == stored.nbytes < len(wide) and data == wide[: len(data)]:
-        yield "the alignment is not stripped: the file is the beginning of the aligned buffer, read in the plain shape"
+        yield "the padding is not removed: the file is the beginning of the padded buffer, read in the unpadded shape"
     if len(data) == stored.size * 4:
         real = np.frombuffer(data, "<f4").reshape(stored.shape)
         if np.array_equal(real, stored.astype(np.float32)):
@@ -169,7 +169,7 @@ def _causes(data: bytes, output: Output, others: Mapping[str, Output]) -> Iterat
             for shaped in _shapes(other)
             for _, values in _readings(data, shaped.stored)
         ):
-            yield f"the values belong to output {name}: the order of the outputs differs"
+            yield f"the values belong to output {name}: the outputs are in the wrong order"
 
 
 def _reordered(values: np.ndarray, stored: np.ndarray) -> Iterator[str]:

@@ -56,7 +56,7 @@ def compare(
     measured_by: MeasuredBy | None = None,
     progress: Progress = SILENT,
 ) -> Comparison:
-    """Compare the dump under test with the reference and return a ``Comparison``.
+    """Compare a sample with a benchmark and return a ``Comparison``.
 
     Parameters
     ----------
@@ -72,7 +72,9 @@ def compare(
         If True, pair tensors with equal values first, then the other tensors by name. Suitable for two float runs with
         the same weights.
     stages : sequence of Stage
-        Stages of the blobs of a Caffe network, read from its model. If empty, stages are recognised by name.
+        Stages of a Caffe model: the tensors that the SDK creates for the successive values of a blob. A fixed model
+        from ``calibrate`` contains this table. If ``stages`` is empty, stages are recognised by their names, such as
+        ``conv1_xx``.
     exclude : sequence of str
         Name patterns (``*``, ``?``, ``[ab]``). Tensors of either dump that match are left out; ``excluded`` of the
         result lists them.
@@ -94,7 +96,7 @@ def compare(
     reader : str, Path or callable, optional
         Reader of your own for the paths that sgsdump does not know; see ``open_dump``.
     measured_by : MeasuredBy, optional
-        Function that compares the pairs elsewhere, for example on other machines. By default threads of this process
+        Function that compares the pairs elsewhere, for example on other machines. By default, threads of this process
         compare the pairs.
     progress : Progress
         Receives the number of compared pairs; see ``sgsdump.progress``.

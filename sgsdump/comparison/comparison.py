@@ -87,7 +87,7 @@ class Comparison:
     excluded : tuple of str
         Names of tensors that ``exclude`` left out.
     unwritten : tuple of str
-        Names of tensors that either program dumped before it had written them.
+        Names of tensors that were dumped, in either program, before the program had written their memory.
     completeness : Completeness
         Outputs, layers and runs that are missing from the sample.
     causes : tuple of Finding
@@ -216,7 +216,7 @@ class Comparison:
 
     @property
     def suspects(self) -> tuple[Row, ...]:
-        """Rows that compare two different tensors, because these tensors have the same name. These rows never pass."""
+        """Rows that compare two unrelated tensors that have the same name by chance. These rows never pass."""
         return tuple(row for row in self.rows if row.misnamed)
 
     @property
@@ -252,8 +252,8 @@ class Comparison:
     def jumps(self) -> tuple[Row, ...]:
         """Rows of the layers whose error is larger than the error of their input layers, largest rise first.
 
-        Rows in ``suspects`` are left out, because they compare two different tensors. Rows whose rise is below a
-        tenth of the largest finite rise are left out too.
+        Rows in ``suspects`` are left out: each of them compares two different tensors that have the same name, so its
+        error says nothing about a layer. Rows whose rise is below a tenth of the largest finite rise are left out too.
         """
         rising = sorted((row for row in self.alike if row.rise > 0), key=lambda row: -row.rise)
         steepest = next((row.rise for row in rising if math.isfinite(row.rise)), 0.0)
@@ -335,7 +335,7 @@ class Comparison:
             If no row has this name. The error message lists similar names, or gives the reason why the tensor was not
             compared.
         IndexError
-            If the number is out of range.
+            If ``name`` is a number, and no row has this number.
         """
         if isinstance(name, int | slice):
             return self.rows[name]
@@ -370,7 +370,7 @@ class Comparison:
         Parameters
         ----------
         axes : matplotlib.axes.Axes, optional
-            Axes to draw on. If None, create a figure with ``pyplot``, which a notebook shows.
+            Axes to draw on. If None, create a figure with ``pyplot``; notebooks display this figure.
         metric : {"rmse", "cos", "mse", "sqnr"}
             Metric to plot; "cos" plots 1 - COS.
 
@@ -416,7 +416,7 @@ class Comparison:
         Parameters
         ----------
         sample, benchmark : Dump, optional
-            Dumps that were compared; with both, the page shows the tensors of the worst layers.
+            Dumps that were compared. If both are given, the page shows the tensors of the worst layers.
         height : int
             Height of the frame in pixels.
 

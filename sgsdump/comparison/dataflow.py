@@ -58,7 +58,7 @@ class Difference:
             return text
         if not differing:
             names = listed([row.name for row in self.inputs], _SHOWN)
-            return f"{text}; all inputs are equal ({names}); the operator's own error is {self.own:.3g}"
+            return f"{text}; all inputs are equal in both dumps ({names}); the operator's own error is {self.own:.3g}"
         text += f", inputs {', '.join(f'{_with_origin(row)} {_error(row)}' for row in differing)}"
         return f"{text}, own error {max(self.own, 0.0):.3g}"
 

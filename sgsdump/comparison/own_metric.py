@@ -36,7 +36,9 @@ def load_own_metrics(texts: Sequence[str]) -> dict[str, OwnMetric]:
     for text in texts:
         file, name, function = import_function(text, "--metric", "metric", "sample, benchmark")
         if name in metrics:
-            raise ConfigError(f"--metric {text}: another metric function is already named {name}; rename this function")
+            raise ConfigError(
+                f"--metric {text}: another metric function is already named {name}; rename one of the two functions"
+            )
         metrics[name] = _checked(file, name, function)
     return metrics
 

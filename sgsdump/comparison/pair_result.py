@@ -509,7 +509,7 @@ def _conversion_note(pair: Pair, as_stored: bool) -> str:
     infos = {"sample": pair.sample.tensor.info, "benchmark": pair.benchmark.tensor.info}
     if as_stored:
         return (
-            f"both tensors have layout {infos['sample'].layout} and were compared with padding, because "
+            f"both tensors have layout {infos['sample'].layout} and were compared including padding, because "
             "the original shape is unknown"
         )
     changes = {side: conversion(info) for side, info in infos.items() if is_device(info.layout)}

@@ -44,7 +44,9 @@ class Misnamed:
     rmse: float
 
     def __str__(self) -> str:
-        return f"the tensor of the same name is a different tensor: the values match {self.found}"
+        return (
+            f"sample and benchmark use this name for different tensors; the tensor with matching values is {self.found}"
+        )
 
     @property
     def found(self) -> str:

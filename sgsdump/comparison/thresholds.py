@@ -49,7 +49,7 @@ class Thresholds:
                     f"the limit on {name} must be finite, not {limit:g}. If the metric needs no limit, omit the limit"
                 )
         if isinstance(self.further, str):
-            raise ConfigError("further must be a list of pairs (metric name, limit), not a string")
+            raise ConfigError("the argument further must be a list of pairs (metric name, limit), not a string")
         for name, limit in self.further:
             possible = limit == limit if name in self.own else METRICS[name].higher_is_better and limit <= 1
             if not possible and not limit >= 0:

@@ -40,12 +40,13 @@ class Call:
 class Operator:
     """One operator or module (one ``op_index``), with its position in the model if the dumping tool records positions.
 
-    module     path of the module that contains the operator, or of the module itself: ``layer1.0.conv``; "" for the
-               outermost module.
+    module     path of the module that contains the operator; for a module, its own path: ``layer1.0.conv``; "" for
+               the outermost module.
     kind       operator type in the vocabulary of its library: ``aten.convolution``, ``Conv2d``, ``Conv``.
     is_module  True for a module. The operators inside the module may be in the dump too.
-    values     identity of each value that the operator reads ("in", slot) or writes ("out", slot). An output and the
-               inputs that read this output have the same identity. Inputs that were not dumped may be listed.
+    values     identity of each value that the operator reads ("in", slot) or writes ("out", slot). If an operator
+               reads the output of another operator, input and output have the same identity. Inputs that were not
+               dumped may have an identity too.
     weights    name of each value that is a weight of the model.
     arguments  non-tensor arguments by name, as JSON: ``{"eps": "1e-05"}``.
     source     program line of the call, ``net.py:28``; "" if unknown.
@@ -87,7 +88,10 @@ class Damage(str):
 
     @classmethod
     def left_out(cls, error: FormatError) -> str:
-        """Return a note about a skipped file or tensor, as a ``Damage`` except for an intact file without tensors."""
+        """Return a note about a skipped file or tensor.
+
+        If the file is intact but contains no tensors, the note is a plain ``str``. Otherwise the note is a ``Damage``.
+        """
         text = f"left out: {error}"
         return text if isinstance(error, NotATensor) else cls(text)
 
@@ -111,8 +115,8 @@ class Record:
     slot : int
         Position among the operator's inputs or outputs, from 0.
     op_index : int
-        Number of the operator. Reports print this number as the layer number; a comparison uses the number in the
-        benchmark.
+        Number of the operator, which reports print as the layer number. A report of a comparison prints the
+        benchmark's number.
     op_type : str
         Type or name of the operator, as stored in the file; "" if unknown.
     tensor : Tensor
@@ -123,8 +127,8 @@ class Record:
         True if an old SDK version cut the header of the record at 255 bytes. ``op_index`` is then inferred;
         ``op_type``, ``constant`` and the end of the name may be lost.
     unwritten : bool
-        True for a tensor that was dumped before the program had written all of its memory. The record has no values and
-        is never compared.
+        True if the tensor was dumped before the program had written all of the tensor's memory. The record has no
+        values and is never compared.
     """
 
     io: Literal["in", "out"]
@@ -144,10 +148,10 @@ class Record:
 
 @runtime_checkable
 class Variant(Protocol):
-    """A variant of a dump format that can also be reduced to some of the records."""
+    """A variant of a dump format; ``of_part`` returns the variant for a dump of only some of the records."""
 
     def of_part(self) -> Any:
-        """Return a copy of the variant from which the data about individual records is removed."""
+        """Return a copy of the variant without the data about individual records."""
 
 
 def _as_note(note: str) -> str:
@@ -173,8 +177,8 @@ class Dump(Mapping[str, Tensor]):
 
     The keys of the mapping are the tensor names in file order, without duplicates. ``dump[name]`` returns the first
     output with that name. If no output has that name, ``dump[name]`` returns the first model input with that name, or
-    else the first constant. Unlike the mapping, ``records`` also contains tensors with repeated names: later outputs,
-    and the inputs of each operator.
+    else the first constant with that name. The mapping leaves out all other tensors with that name, such as later
+    outputs and inputs of operators. ``records`` contains all tensors.
 
     Parameters
     ----------
@@ -201,14 +205,17 @@ class Dump(Mapping[str, Tensor]):
     network : callable
         Returns the operators by ``op_index``; {} if the dump does not record them.
     environment : callable
-        Returns further facts that influence the run's values, such as versions and settings; {} if not recorded.
+        Returns what else can change the values of the run: versions, environment variables, settings and the random
+        state. {} if not recorded.
     before : callable
-        Returns the operators that ran before this round, outside any module; () if not recorded.
+        Returns the operators that ran outside any module, between the previous round (call of the model) and this
+        round; () if not recorded.
     outermost : callable
         Returns the inputs and outputs of the round's outermost module.
     source_lines : callable
-        Returns the code around the program's lines by place, ``net.py:28``: the number of the first line, and the
-        lines. {} if the dump has no code.
+        Returns excerpts of the program's code. Each key is the program line around which the excerpt was taken, such as
+        ``net.py:28``. Each value is a pair: the number of the excerpt's first line, and the lines. {} if the dump has
+        no code.
 
     Examples
     --------
@@ -308,14 +315,14 @@ class Dump(Mapping[str, Tensor]):
         return self.with_records(records, variant)
 
     def with_records(self, records: Sequence[Record], variant: Any) -> Dump:
-        """Return a copy of the dump with other records and another variant, but the same notes, path and network.
+        """Return a copy of the dump with the given records and format variant, and the same notes, path and network.
 
         Parameters
         ----------
         records : sequence of Record
             Records of the new dump, in file order.
         variant : object
-            Format variant of the new dump; None for the usual variant.
+            Format variant of the new dump; None for the format's default variant.
 
         Returns
         -------
@@ -331,7 +338,7 @@ class Dump(Mapping[str, Tensor]):
         outermost: Callable[[], OutermostModule] = OutermostModule,
         source_lines: Callable[[], SourceLines] = dict,
     ) -> Dump:
-        """Set the functions that describe the run's environment, and return this dump.
+        """Replace the four functions that describe the dumped run, and return this dump.
 
         Parameters
         ----------
@@ -342,7 +349,7 @@ class Dump(Mapping[str, Tensor]):
         outermost : callable
             New value of the attribute ``outermost``.
         source_lines : callable
-            New value of the attribute ``source_lines``. It is called once, when needed.
+            New value of the attribute ``source_lines``. The function is called once, when needed.
 
         Returns
         -------
@@ -379,7 +386,7 @@ class Dump(Mapping[str, Tensor]):
 
         Notes
         -----
-        Reading values of the dump's tensors afterwards raises ValuesError. Arrays that were read before ``close`` stay
+        After ``close``, reading values of the dump's tensors raises ValuesError. Arrays that were read before stay
         valid. A memory-mapped file is unmapped when the last array that refers to the file is deleted.
         """
         owner = f"the dump {self.path}" if self.path else "its dump"

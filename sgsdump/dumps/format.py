@@ -30,7 +30,7 @@ MOST_RANK, MOST_ELEMENTS = 32, 2**48
 
 
 class Lost(NamedTuple):
-    """Metadata or values of a record that a format cannot store.
+    """Loss of one record: the metadata or values that a format cannot store.
 
     Attributes
     ----------
@@ -71,8 +71,8 @@ class Format:
         is damaged.
     write : callable or None
         ``(records, path, variant) -> None``. Write the records atomically, with one record in memory at a time.
-        ``variant`` is a ``Dump.variant`` that ``read`` returned, or None for the usual variant. For a folder format,
-        use ``replacing_folder`` to write the folder. None if the format is read-only.
+        ``variant`` is a ``Dump.variant`` that ``read`` returned, or None for the format's default variant. For a folder
+        format, use ``replacing_folder`` to write the folder. None if the format is read-only.
     loses : callable
         ``(records, variant) -> iterable of Lost``. Return the metadata and values that ``write`` would lose or refuse,
         without reading values. Records that are not listed must be equal after writing and reading: name, slot, shape,
@@ -84,11 +84,11 @@ class Format:
         ``(folder, notes) -> sequence of Run``. Return the runs of a tree and append messages to ``notes``. None if the
         format has no trees.
     own_inputs : bool
-        True if the inputs of each operator were dumped as separate tensors with separate names. A comparison then
-        compares these inputs too.
+        True if the inputs of each operator were dumped as separate tensors with separate names. If True, comparisons
+        include these inputs.
     owns : callable
-        ``(path) -> bool``. Return whether the path is a run inside a tree of this format that is stored in another
-        format. ``read`` then combines the dump of the run with the metadata in the tree.
+        ``(path) -> bool``. Return whether the path is a run inside a tree of this format. The run itself is stored in
+        another format. ``read`` then combines the dump of the run with the metadata in the tree.
     one_tensor : bool
         True if a file holds a single tensor, named after the file.
     """

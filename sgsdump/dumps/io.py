@@ -83,17 +83,21 @@ def open_dump(
 def _opened_otherwise(
     path: Path, run: tuple[int | None, int | None], reader: str | Path | ReaderFunction | None, files: Sequence[str]
 ) -> Dump:
-    """Return the dump that the user's reader returns for a path, or the dump of selected files in a folder."""
+    """Read a path with the user's reader; without a reader, read the selected files of a folder as a dump."""
     if run != (None, None):
         raise ConfigError(
-            "step and rank select a run of a tree, but a reader and selected files have no runs. Omit step and rank"
+            "the arguments step and rank cannot be combined with reader or files, because only a tree has runs. "
+            "Omit step and rank"
         )
     if reader is None:
         from sgsdump.dumps.formats.arrays.folder import read_files
 
         return read_files(path, files)
     if files:
-        raise ConfigError("files cannot be combined with reader, because the reader selects its files. Omit files")
+        raise ConfigError(
+            "the arguments 'files' and 'reader' cannot be given together, because the reader itself selects the files "
+            "to read. Omit the argument 'files'"
+        )
     if not path.exists():
         raise FormatError(f"no such file: {path}")
     from sgsdump.dumps.own_reader import load_function, read_with
@@ -178,7 +182,10 @@ def save_dump(
     path = Path(path)
     if writer is not None:
         if format is not None:
-            raise ConfigError("a writer of your own writes its own format. Omit format or writer")
+            raise ConfigError(
+                "the arguments 'format' and 'writer' cannot be given together, because your writer itself defines the "
+                "file format. Omit 'format' or 'writer'"
+            )
         from sgsdump.dumps.own_reader import load_function, write_with
 
         write_with(load_function(str(writer) if isinstance(writer, Path) else writer, "writer"), _records(dump), path)
@@ -204,7 +211,10 @@ def save_dump(
 
 
 def as_records(tensors: Iterable[Tensor | Record]) -> Iterator[Record]:
-    """Yield a record for each item. A plain tensor becomes the only output of an operator numbered by position."""
+    """Yield each tensor as a record, and each record unchanged.
+
+    A tensor at position i becomes the only output of operator i.
+    """
     for index, item in enumerate(tensors):
         if not isinstance(item, Tensor | Record):
             raise ConfigError(f"cannot save a {type(item).__name__}. Pass tensors, records or {{name: array}}")

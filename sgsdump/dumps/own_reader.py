@@ -81,7 +81,10 @@ def load_function(text: str | Callable[..., Any], what: str) -> OwnFunction:
     function = getattr(import_file(file, what), name, None)
     if not callable(function):
         parameters = "path" if what == "reader" else "path, tensors"
-        raise InputError(f"{file} has no function {name}({parameters}). Give its name: --{what} {file}:FUNCTION")
+        raise InputError(
+            f"{file} has no function {name}({parameters}). If the function has another name, give "
+            f"--{what} {file}:FUNCTION"
+        )
     return OwnFunction(file, name, function)
 
 
@@ -100,7 +103,7 @@ def read_with(reader: OwnFunction, path: Path) -> Dump:
         if item is _END:
             break
         if number == MOST_TENSORS:
-            raise InputError(f"{reader} yields more than {MOST_TENSORS} tensors for {path}. Check that it ends")
+            raise InputError(f"{reader} yields more than {MOST_TENSORS} tensors for {path}. Check that the reader ends")
         record, function = _record(reader, item, number)
         if (record.io, record.name) in names:
             raise InputError(f"{reader} yields the name {quoted(record.name)} twice. Make the names unique")
@@ -174,7 +177,7 @@ def write_with(writer: OwnFunction, records: Iterable[Record], path: Path) -> in
         if not made.exists():
             there = [each.name for each in islice(place.iterdir(), 1)]
             beside = f" It wrote {there[0]} instead. Use this name for the output." if there else ""
-            raise OutputError(f"cannot write {path}: {writer} wrote no file or folder at its path.{beside}")
+            raise OutputError(f"cannot write {path}: {writer} wrote nothing to the path that it received.{beside}")
         if path.is_dir():
             set_aside(path)
         elif not made.is_dir():
@@ -209,7 +212,7 @@ def _record(reader: OwnFunction, item: Any, number: int) -> tuple[Record, Any]:
         )
     name, values, attributes = (*item, {})[:3]
     if not isinstance(name, str) or not name:
-        raise InputError(f"{reader}: the name of item {number + 1} is {quoted(repr(name))}. Use a string")
+        raise InputError(f"{reader}: the name of item {number + 1} is {quoted(repr(name))}. Use a non-empty string")
     attributes = _checked(reader, name, attributes)
     is_lazy = callable(values) and not hasattr(values, "shape")
     shape, dtype, array = attributes.get("shape"), attributes.get("dtype"), None

@@ -135,7 +135,8 @@ def split_choice(path: Path) -> tuple[Path, Choice]:
         name = (pair[1] or pair[3]) if pair else ""
         if pair is None or name in facts:
             raise ConfigError(
-                f"{word!r} in {str(path)!r} does not select a run; write TREE@step=3, rank=0 or graph=NAME"
+                f"{word!r} in {str(path)!r} does not select a run; use step=N, rank=N or graph=NAME, as in "
+                "TREE@step=3,rank=0"
             )
         facts[name] = pair[2] or pair[4]
     numbers = {name: int(facts[name]) for name in ("step", "rank") if name in facts}
@@ -148,7 +149,7 @@ def joined(path: Path, one: Choice, other: Choice) -> Choice:
         values = {getattr(one, name), getattr(other, name)} - {None}
         if len(values) > 1:
             raise ConfigError(
-                f"{path}: selects {name} {' and '.join(map(str, sorted(values)))} at the same time. "
+                f"{path}: two numbers are given for {name}: {' and '.join(map(str, sorted(values)))}. "
                 "Give only one of these numbers"
             )
     step, rank = (getattr(one if getattr(other, name) is None else other, name) for name in ("step", "rank"))

@@ -117,7 +117,7 @@ def format_of(path: Path) -> Any:
 
 
 def known_format(path: Path) -> str:
-    """Return the name of the format that recognises a path; "" if no format does. The path may select a run."""
+    """Return the name of the format that recognises a path; "" if no format does. ``TREE@step=1`` is a path too."""
     try:
         return str(format_of(tree_of(path)).name)
     except SgsdumpError:
@@ -125,9 +125,10 @@ def known_format(path: Path) -> str:
 
 
 def is_known(path: Path) -> bool:
-    """Return whether a specific format recognises a path. A user's reader reads all other paths.
+    """Return whether a format other than ``ANY_FILES`` recognises a path.
 
-    The formats for folders with one tensor per file, and for files with type and shape in the name, are not specific.
+    If the user gives a reader and this function returns False, the user's reader reads the path. ``ANY_FILES`` lists
+    two formats: folders with one tensor per file, and files whose names contain type and shape.
     """
     return known_format(path) not in ("", *ANY_FILES)
 

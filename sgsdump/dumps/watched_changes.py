@@ -70,7 +70,7 @@ def watched_changes(dump: Dump) -> WatchedChanges:
         changes.extend(_changed(name, listed, record, *before))
     if not looks:
         raise ValuesError(
-            f"{dump.path} is not a watcher dump: it contains no snapshots of an output after a later "
+            f"{dump.path} is not a watcher dump: no output was dumped again after a later "
             "operator. To compare two dumps, also give the reference dump"
         )
     return WatchedChanges(tuple(changes), len({_split(name, names)[1] for name in names}), looks)

@@ -201,14 +201,14 @@ class Executor(ABC):
         model : onnx.ModelProto
             The model; it must not be changed. The model's outputs may lack type and shape.
         configs : Mapping[str, Any]
-            Options that the caller set; all are in ``load_options``.
+            Options that the caller set. Each name is a key of ``load_options``.
         folder : str or None
             Folder of the external data files.
 
         Raises
         ------
         Exception
-            Any exception becomes a ModelError; its message comes from ``plain``.
+            Any exception becomes a ModelError. The method ``plain`` returns the message of the ModelError.
         """
 
     @abstractmethod
@@ -223,17 +223,17 @@ class Executor(ABC):
             Arrays that match the model's inputs in dtype and shape. The arrays are read-only, because the caller
             still uses their memory.
         configs : Mapping[str, Any]
-            Options that the caller set; all are in ``execute_options``.
+            Options that the caller set. Each name is a key of ``execute_options``.
 
         Returns
         -------
         list of np.ndarray
-            One array per name, in the same order, with the dtype and shape of the model.
+            One array per name, in the same order, each with the dtype and shape of this output of the model.
 
         Raises
         ------
         Exception
-            Any exception becomes a ModelError; its message comes from ``plain``.
+            Any exception becomes a ModelError. The method ``plain`` returns the message of the ModelError.
         """
 
     def on_release(self) -> None:  # noqa: B027 - overriding is optional
@@ -294,9 +294,9 @@ def _check_outputs(
     """Raise ModelError if the number of arrays, an element type or a shape differs from the model.
 
     Values that are not arrays, such as a sequence or None, may be returned; the caller rejects or converts
-    them. Exporters sometimes declare a wrong shape. If an array differs from the declared shape, or if no shape
-    is declared, the shape inferred from the feed is the expected shape. If a dimension cannot be inferred, any
-    size of this dimension is accepted.
+    them. Exporters sometimes declare a wrong shape or no shape. An array must therefore have either the declared
+    shape or the shape inferred from the feed. If a dimension cannot be inferred, any size of this dimension is
+    accepted.
     """
     if len(arrays) != len(names):
         raise ModelError(f"{giver} returned {len(arrays)} arrays for {len(names)} outputs")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """Facts about a model's tensors, by tensor name.
+    """Facts about a model's tensors. The keys of the mappings are tensor names.
 
     slots    Output index within the node; 0 for a tensor that is not listed.
     quants   Scale and zero point of each tensor in a quantised model.
@@ -48,8 +48,8 @@ class Summary:
 def dump(model: str | Path, data: Data, **beside: Unpack[Beside]) -> Dump:
     """Run a model on one input and return the tensor of every layer, in topological order.
 
-    The returned dump is held in memory. ``save_dump`` writes the dump to a file. The command ``sgsdump dump`` writes
-    each tensor to the file while the model runs, and therefore needs less memory.
+    The returned dump is held in memory. ``save_dump`` writes the dump to a file. The command ``sgsdump dump`` needs
+    less memory than this function, because the command writes each tensor to the file while the model runs.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def dump(model: str | Path, data: Data, **beside: Unpack[Beside]) -> Dump:
     data : str, Path, array, dict of arrays or iterable
         The input of exactly one run, in any form that ``calibrate`` describes.
     **beside
-        ``preprocess``, ``input_config``, ``weight_file``, ``model_inputs``, ``model_outputs``, ``strict_sdk``; see
+        ``preprocess``, ``input_config``, ``weight_file``, ``model_inputs``, ``model_outputs`` and ``strict_sdk``, as in
         ``calibrate``.
 
     Returns

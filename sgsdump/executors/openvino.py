@@ -60,7 +60,7 @@ class OpenvinoExecutor(Executor):
         if model.ByteSize() + external_bytes(model) > PROTOBUF_LIMIT:
             raise ModelError(
                 "executor openvino cannot load the model: OpenVINO accepts at most 2 GiB of weights. "
-                "Run the model a few layers at a time (mode fast)."
+                "Run the model a few layers at a time (mode 'fast')."
             )
         graph = self._core.read_model(_with_matrix_softmax(in_one_piece(model, folder)).SerializeToString())
         self._request = self._core.compile_model(graph, self._device, SETTINGS).create_infer_request()

@@ -101,7 +101,7 @@ class Table:
         start = self._target(offset)
         count = self._bytes.at("<I", start)
         if start + 4 + count * size > len(self._bytes.data):
-            raise FormatError(f"has {count} values at byte {start}, more than the file holds")
+            raise FormatError(f"declares {count} values at byte {start}, more than the file holds")
         return start + 4, count
 
     def _offset_of(self, field: int) -> int | None:

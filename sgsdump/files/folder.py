@@ -49,12 +49,12 @@ def inside(root: Path, name: str) -> Path:
     Raises FormatError for a name that leaves the folder, a link out of the folder, and a path that is not a file.
     """
     if name in ("", ".", "..") or set(name) & {"/", "\\", "\0"} or len(name.encode("utf-8", "surrogatepass")) > 255:
-        raise FormatError(f"{root} names the file {name[:80]!r}, which is not in the folder")
+        raise FormatError(f"{root} refers to the file {name[:80]!r}, which is not in the folder")
     path = root / name
     if not path.is_file():
         raise FormatError(f"{path} is missing; copy the complete folder")
     if path.is_symlink() and leads_out(path, root):
-        raise FormatError(f"{path} is a link that leads out of the folder; it is not followed")
+        raise FormatError(f"{path} is a link to a file outside the folder; sgsdump does not follow such links")
     return path
 
 

@@ -70,7 +70,7 @@ def yaml_of(text: str, path: Path, what: str = "") -> Any:
 
         def check_depth(self, depth: int, line: int) -> None:
             if depth > DEEPEST:
-                raise FormatError(f"{path}:{line + 1}: not valid YAML: nested more than {DEEPEST} deep{hint}")
+                raise FormatError(f"{path}:{line + 1}: not valid YAML: nested more than {DEEPEST} levels deep{hint}")
 
         def fetch_flow_collection_start(self, token: Any) -> None:
             self.check_depth(self.flow_level, self.line)

@@ -153,7 +153,7 @@ class _Machine:
 
     def called(self, name: Any, arguments: Any) -> Any:
         if not isinstance(name, Global) or not isinstance(arguments, tuple):
-            raise FormatError("damaged pickle (it calls a value that is not a name)")
+            raise FormatError("damaged pickle (it contains an invalid function call)")
         return self.call(name, arguments)
 
     def extend(self, items: list[Any]) -> None:
@@ -241,7 +241,7 @@ def _key(key: Any) -> Any:
     if any(not isinstance(part, (*_PLAIN, Global)) for part in parts):
         raise FormatError("the pickle has a dict with keys that are neither text nor numbers")
     if any(isinstance(part, int) and abs(part) >= _LARGEST for part in parts):
-        raise FormatError("the pickle has a dict with a key of more than 64 bits")
+        raise FormatError("the pickle has a dict whose key is an integer of more than 64 bits")
     return key
 
 
@@ -260,7 +260,7 @@ class _PlainDtype:
 
 def _array(data: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
     if not isinstance(dtype, _PlainDtype) or not isinstance(data, (bytes, bytearray)):
-        raise FormatError("the pickle holds an array that is not of plain numbers")
+        raise FormatError("the pickle holds an array whose elements are not plain numbers")
     sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     if any(type(size) is not int or size < 0 for size in sizes) or order not in ("C", "F"):
         raise FormatError("the pickle holds an array with an invalid shape")

@@ -7,7 +7,7 @@ _COMMANDS = "sgsdump.fixedpoint.commands"
 
 PLUGIN = Plugin(
     commands={
-        "demo": Command(f"{_COMMANDS}.demo", "run the whole loop on an embedded sample", BEGIN, after=""),
+        "demo": Command(f"{_COMMANDS}.demo", "run the whole loop on a built-in model", BEGIN, after=""),
         "diagnose": Command(
             f"{_COMMANDS}.diagnose",
             "find where your model loses accuracy, in one report",
@@ -15,7 +15,7 @@ PLUGIN = Plugin(
             after="demo",
         ),
         "cfg": Command(f"{_COMMANDS}.cfg", "write a template of a configuration file", BEGIN, after="diagnose"),
-        "calibrate": Command(f"{_COMMANDS}.calibrate", "make the fixed model and the tensor ranges", MAKE),
+        "calibrate": Command(f"{_COMMANDS}.calibrate", "create the fixed model and compute the tensor ranges", MAKE),
         "cure": Command(f"{_COMMANDS}.cure", "rewrite the float model so that INT8 loses less", MAKE),
         "tune": Command(f"{_COMMANDS}.tune", "find and verify the convolutions that need INT16", MAKE),
         "simulate": Command(

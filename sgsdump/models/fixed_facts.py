@@ -268,7 +268,9 @@ def operator_of(entry: Any) -> DumpedOperator:
     inputs, constants, outputs = (tuple(map(_name, _of(list, entry[k]))) for k in ("inputs", "constants", "outputs"))
     reads = tuple(map(_name, _of(list, entry.get("reads", []))))
     if reads and sorted(reads) != sorted((*inputs, *constants)):
-        raise ValueError(f"an operator reads the tensors {list(reads)[:4]} instead of its inputs and constants")
+        raise ValueError(
+            f"the field 'reads' of an operator lists {list(reads)[:4]}, not the operator's inputs and constants"
+        )
     return DumpedOperator(_name(entry["in"]), _name(entry["out"]), inputs, constants, outputs, reads)
 
 

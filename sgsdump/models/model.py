@@ -353,9 +353,9 @@ def open_model(
             model = ((in_place and reader.read_in_place) or reader.read)(path)
             if model.native and not native:
                 raise ModelError(
-                    f"sgsdump dumps and compares {path}, a {model.native.kind} model, only as a "
-                    "whole. Use dump or pipeline, or diagnose the model and its quantised copy (-m "
-                    "FLOAT --fixed QUANTISED). For other commands, convert the model to ONNX"
+                    f"{path} is a {model.native.kind} model, which sgsdump can run only as a "
+                    "whole. Use sgsdump dump or sgsdump pipeline, or compare the model with its quantised copy: "
+                    "sgsdump diagnose -m FLOAT --fixed QUANTISED. For other commands, convert the model to ONNX"
                 )
             return part.of(model)
     raise ModelError(f"{path} is not a model of a known framework ({', '.join(MODELS)})")

@@ -170,7 +170,7 @@ def _tensor(table: Table, extents: list[tuple[int, int]]) -> _Tensor:
         raise FormatError(f"has a tensor with {len(sizes)} axes; at most {_MOST_AXES} are supported")
     shape = tuple(int(size) if size >= 0 else None for size in sizes)
     if buffer >= len(extents):
-        raise FormatError(f"has a tensor in buffer {buffer}, but has only {len(extents)} buffers")
+        raise FormatError(f"has a tensor with buffer index {buffer}, but has only {len(extents)} buffers")
     return _Tensor(table.text(3), _TYPES[kind], shape, _quant(table.table(4), _TYPES[kind]), extents[buffer])
 
 

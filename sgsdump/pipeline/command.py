@@ -12,21 +12,25 @@ the dump:
   layout of the model; dump_info.json describes the dump.
 
 the inputs:
-  Random values of a fixed seed, unless -i, --input-dir, --data-loader-script or
-  --inputs-from gives inputs. A data loader script, a folder of .npz files (-i)
-  or a folder of folders (--input-dir) makes one dump per input: DIR/0, DIR/1.
+  By default, inputs are random values with a fixed seed. Give other inputs with
+  -i, --input-dir, --data-loader-script or --inputs-from. With a data loader
+  script, a folder of .npz files (-i) or a folder of input folders
+  (--input-dir), pipeline writes one dump per input: DIR/0, DIR/1.
   -cd compares each dump with the dump whose folder has the same name.
 
 the comparison:
-  -cd compares with the outputs of another run; full also writes
-  compare_result.html. -g adds a golden (float32) run: a tensor passes if its
-  error against the golden run is at most -t times the error of -cd (float16).
+  -cd compares with the outputs of another run; "pipeline full" also writes
+  compare_result.html. -g adds a golden (float32) run. Two errors are computed
+  against the golden run: the error of this run, and the error of the -cd run
+  (for example float16). A tensor passes if the error of this run is at most -t
+  times the error of the -cd run.
 
 exit status:
-  0; 1 if a tensor could not be dumped, fails by more than rounding or exceeds
-  your limit, or is missing and you gave a limit; if the whole model gives other
-  outputs than the dump; or if --bisect found a difference or a tensor that an
-  executor cannot compute. 2 on errors.
+  0, or 1 in these cases: a tensor could not be dumped; a tensor fails, and its
+  error is larger than rounding; a tensor exceeds your limit; you gave a limit
+  and a tensor is missing; the outputs of the whole model differ from the dump;
+  --bisect found a difference, or a tensor that an executor cannot compute.
+  2 on errors.
 
 more examples:
   sgsdump pipeline full -m net.onnx -mt float16 -o half
@@ -249,7 +253,11 @@ def _add_comparison(sub: argparse.ArgumentParser) -> None:
     comparison.add_argument(
         "-t2", "--th2", type=float, metavar="X", help="list tensors whose diff2 is above X (default: 1e-3)"
     )
-    add_allow_missing(comparison, "if a limit is given, ignore tensors that the dump, -cd or -g lacks", default=None)
+    add_allow_missing(
+        comparison,
+        "with a limit: do not exit with status 1 because tensors are missing in the dump, -cd or -g",
+        default=None,
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -100,7 +100,7 @@ def npy_files(folder: Path) -> dict[str, Load]:
     """Return file name -> loader for the .npy files of a folder, or of a dump folder's outputs. Raises ConfigError."""
     if not folder.is_dir():
         problem = "is a file; give its folder" if folder.exists() else "does not exist"
-        raise ConfigError(f"the folder to compare with {problem}: {folder}")
+        raise ConfigError(f"cannot compare: the path {problem}: {folder}")
     root = _root(folder)
     files = sorted((root / dump_info.OUTPUTS if root == folder else folder).glob("*.npy"))
     if not files:

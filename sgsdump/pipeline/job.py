@@ -209,7 +209,7 @@ def check(job: Job) -> None:
         _check_native(job, runtime)
     for executor in filter(None, ("" if runtime else run.executor, job.bisection.bisect)):
         if executor in NATIVE and executor not in executors():
-            raise ConfigError(f"the executor {executor} runs only models of its own format, and {run.model} is not one")
+            raise ConfigError(f"the executor {executor} runs only models of its own format, not {run.model}")
         check_executor(executor)
     if run.model_type and run.model_type not in MODEL_TYPES:
         raise ConfigError(f"unknown model type {run.model_type!r}{hint(run.model_type, list(MODEL_TYPES))}")
@@ -289,7 +289,7 @@ def input_files(text: str, names: Collection[str]) -> dict[str, Path]:
             raise ConfigError(f"-i {part}: the model has no input {unknown!r}{hint(unknown, list(names))}")
     empty = [name for name, file in by_name.items() if not file]
     if empty:
-        raise ConfigError(f"-i {text}: no file after {empty[0]}:")
+        raise ConfigError(f"-i {text}: write a file name after {empty[0]}:")
     return {name: Path(file) for name, file in by_name.items()}
 
 

@@ -84,7 +84,7 @@ def select(
     if not outputs:
         raise ConfigError("the model has no tensors to dump: all its nodes are constants")
     if not isinstance(step, int) or step < 1:
-        raise ConfigError(f"the step is {step!r}; a step must be an integer of 1 (every tensor) or more")
+        raise ConfigError(f"the step is {step!r}; the step must be an integer of at least 1 (1 dumps every tensor)")
     first = 0 if start is None else position(outputs, start)
     last = len(outputs) - 1 if end is None else position(outputs, end)
     if first > last:

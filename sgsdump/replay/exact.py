@@ -156,7 +156,7 @@ class _Replay:
         if name in _GIVING_MEMORY:
             return [self._torch.zeros(record.tensor.shape or (), dtype=_dtype(record)) for record in outputs]
         if name in RANDOM or name in OF_MEMORY or operator.kind.partition(".")[0] in COLLECTIVE:
-            raise NotReplayed("the operator's result does not depend only on its inputs")
+            raise NotReplayed("the operator's result depends on more than its inputs")
         if operator.call is None or len(operator.call.inputs) != len(reads):
             raise NotReplayed("the operator's call was not recorded completely")
         arguments = {key: json.loads(text) for key, text in operator.arguments.items()}

@@ -352,14 +352,14 @@ def check_size(call: Call, function: Any, values: Mapping[str, Any]) -> None:
     if call.name == "arange":  # on no tensor: torch would load its compiler to answer this
         begin, end, step = (values.get(name, default) for name, default in (("start", 0), ("end", 0), ("step", 1)))
         if not step or math.ceil((end - begin) / step) != recorded:
-            raise NotReplayed("its arguments do not fit its result")
+            raise NotReplayed("the size of the recorded result does not match the operator's arguments")
         return
     torch = library()
     on_meta = {name: value.to("meta") if isinstance(value, torch.Tensor) else value for name, value in values.items()}
     if any(argument.name == "device" for argument in function._schema.arguments):
         on_meta["device"] = torch.device("meta")
     if sum(result.numel() for result in outputs_of(function, on_meta)) != recorded:
-        raise NotReplayed("the operator's arguments do not fit its recorded result")
+        raise NotReplayed("the size of the recorded result does not match the operator's arguments")
 
 
 def _with_rounded_scalars(call: Call, values: dict[str, Any]) -> dict[str, Any] | None:

@@ -93,22 +93,22 @@ def _operator_text(finding: Finding, by_flow: bool) -> str:
         )
     if facts.get("how") == ACCUMULATION:
         return (
-            f"the sample accumulates {called(finding)} in {facts['dtype']} "
-            f"({figures['additions']:.0f} additions by operator {facts['added']}{_at(finding)}). "
+            f"the benchmark computes {called(finding)} with one operator, but the sample adds up partial sums in "
+            f"{facts['dtype']}, with {figures['additions']:.0f} additions by operator {facts['added']}{_at(finding)}. "
             f"Relative error: sample {figures['error']:.3g}, benchmark "
             f"{figures['benchmark_error']:.3g}"
         )
     if "collective" in facts:
         return (
-            f"another rank contributes different values to {_placed(finding)}: {error}, although this rank's inputs "
-            f"are equal in both dumps. Compare the other ranks of this step"
+            f"in the two dumps, another rank contributes different values to {_placed(finding)}: {error}, although "
+            f"this rank's inputs are equal in both dumps. Compare the other ranks of this step"
         )
     if "only_in" in facts:
         return _one_sided_text(finding)
     if "unlike" in facts:
         return f"tensor {called(finding)} is quantised differently in the two dumps: {error}"
     if finding.evidence != "by value":
-        how = "" if by_flow else ", in file order"
+        how = "" if by_flow else ", with the layers in file order"
         error = _error_text(finding, _rise_text(finding, by_flow))
         return f"layer {called(finding)}, inferred from error metrics only{how}: {error}"
     if facts.get("inputs") in ("differ", "unknown"):
@@ -124,11 +124,11 @@ def _one_sided_text(finding: Finding) -> str:
     """Return the text on operators that only one side runs."""
     side = finding.facts["only_in"]
     if not finding.names:
-        return f"operator {_subject(finding)} writes into memory and exists only in the {side}"
-    readers = f"the operators that use its result ({listed(finding.names, FEW)}) differ, {_error_text(finding)}"
+        return f"operator {_subject(finding)} exists only in the {side} and modifies a tensor in place"
+    readers = f"as a result, {listed(finding.names, FEW)} differs, {_error_text(finding)}"
     if chain := finding.facts.get("chain"):
         chained = listed(chain.split(", "), MOST_ARGUMENTS)
-        return f"operator {_placed(finding)}, the first of several that exist only in the {side} ({chained}); {readers}"
+        return f"operator {_placed(finding)}, one of several that exist only in the {side} ({chained}); {readers}"
     return f"operator {_subject(finding)} exists only in the {side}; {readers}"
 
 
@@ -169,7 +169,10 @@ def between_rounds_text(finding: Finding) -> str:
     facts = finding.facts
     names = listed([shortened(name) for name in finding.names], FEW)
     inputs = f"all earlier rounds are equal, but inputs of this round differ ({names})" if names else ""
-    where = "the first difference is outside the modules, between two rounds (sampling, logits processing or cache)"
+    where = (
+        "the first difference is outside the model, between two of its calls (rounds), "
+        "for example in sampling or the cache"
+    )
     if "source" not in facts:
         unlike = [
             f"{facts[f'unlike {side}']} in the {side}" for side in ("sample", "benchmark") if f"unlike {side}" in facts
@@ -214,8 +217,8 @@ def _rounding_text(finding: Finding) -> str:
         )
     if why:
         return (
-            f"no weight, argument or operator differs by more than rounding to {types}. The operators were not "
-            f"recomputed, because torch is not installed: pip install 'sgsdump[torch]'"
+            f"rounding to {types} can explain all differences of weights, arguments and operators. The operators "
+            f"were not recomputed, because torch is not installed: pip install 'sgsdump[torch]'"
         )
     unseen = finding.facts.get("unseen")
     but = f"; the quantised weights of {unseen} were not checked" if unseen else ""

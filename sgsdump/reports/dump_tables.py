@@ -248,5 +248,6 @@ def _change_line(change: Change) -> str:
         how = f"{change.values} of {change.total} values differ{largest}"
     who = f"{shown(change.operator)} ({shown(change.op_type)})"
     return (
-        f"output {shown(change.name)} changed between the end of {shown(change.unchanged)} and the end of {who}: {how}"
+        f"output {shown(change.name)} changed between the end of operator {shown(change.unchanged)} "
+        f"and the end of operator {who}: {how}"
     )

@@ -127,15 +127,19 @@ def _channel_sentences(channels: Sequence[Finding]) -> Iterator[str]:
     for finding in ranked[:MOST_CHANNELS]:
         lost, count, worst = (int(finding.figures["lost"]), int(finding.figures["count"]), finding.facts["worst"])
         rmse = number(finding.figures["worst_rmse"])
-        which = f"{lost} of its {count} channels {'is' if lost == 1 else 'are'} lost" if lost else "one channel is bad"
+        which = (
+            f"{lost} of its {count} channels {'is' if lost == 1 else 'are'} lost (error at least half of the values)"
+            if lost
+            else "one channel is bad"
+        )
         yield (
             f"{called(finding)} is within the limits as a whole, but {which}; the worst channel is "
             f"{worst}, with RMSE {rmse}."
         )
     if len(ranked) > MOST_CHANNELS:
         yield (
-            f"{counted(len(ranked) - MOST_CHANNELS, 'more layer')} also have channels that are quantised to zero or "
-            "exceed the limits."
+            f"{counted(len(ranked) - MOST_CHANNELS, 'more layer')} also have lost channels or a channel that "
+            "exceeds its limit."
         )
 
 

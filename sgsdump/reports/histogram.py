@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Calibrated(Protocol):
-    """Result of ``calibrate``, or any object with ``ranges`` by tensor name."""
+    """Result of ``calibrate``, or any object whose ``ranges`` maps tensor names to ranges."""
 
     @property
     def ranges(self) -> Mapping[str, Range]:
@@ -69,7 +69,7 @@ class Histograms:
         Parameters
         ----------
         folder : str or Path
-            Folder to write. An existing folder is renamed first.
+            Folder to write. An existing folder is kept under a new name.
 
         Returns
         -------
@@ -90,7 +90,7 @@ class Histograms:
         return Path(folder)
 
     def to_pandas(self) -> Any:
-        """Return a pandas DataFrame with one line per layer.
+        """Return a pandas DataFrame with one row per layer.
 
         Returns
         -------
@@ -128,7 +128,7 @@ class Histograms:
             If no layer has this name. The error message lists similar names, or gives the reason why the layer has no
             values.
         IndexError
-            If the number is out of range.
+            If ``name`` is a number, and no layer has this number.
         """
         if isinstance(name, int | slice):
             return self.layers[name]
@@ -155,7 +155,7 @@ class Histograms:
 def histogram(
     dump: Dump | str | Path, ranges: str | Path | Mapping[str, Range] | Calibrated | None = None
 ) -> Histograms:
-    """Compute the histogram of each layer, relative to its calibration range.
+    """Compute a histogram of each layer's values, to compare the values with the layer's calibration range.
 
     The function is the Python equivalent of ``sgsdump histogram``.
 
@@ -255,7 +255,7 @@ def with_side_files(dump: Dump, ranges: Mapping[str, Range], parse_net: Path | N
 
 @dataclass(frozen=True)
 class Drawn:
-    """Result of drawing charts into a folder: drawn layers, layers not drawn, overviews, and copies of other layers."""
+    """Result of drawing charts: layers, layers not drawn, overview files, and layers that share another's chart."""
 
     layers: list[Distribution]
     undrawn: list[Undrawn]

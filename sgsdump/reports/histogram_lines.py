@@ -100,7 +100,7 @@ def _section(title: str, layers: Sequence[Distribution], describe: Callable[[Dis
     for name, layer in zip(names[:MOST_LINES], layers):
         yield f"  {name:<{width}}  {describe(layer)}"
     if len(layers) > MOST_LINES:
-        yield f"  more layers, shown in the overview: {len(layers) - MOST_LINES}"
+        yield f"  and {len(layers) - MOST_LINES} more (see overview.png)"
 
 
 def _names(title: str, names: Sequence[str]) -> Iterator[str]:

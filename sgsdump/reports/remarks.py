@@ -56,7 +56,7 @@ def _beside(row: Row) -> Iterator[str]:
         yield _REARRANGED
     if row.is_resolution and row.sums is not None and row.rmse > (DOCUMENTED.max_rmse or 0.0):
         mean = math.sqrt(row.sums.dd / row.count)
-        yield f"root mean square error {mean:.3g}, within half a step of the sample's scale ({row.step:.3g})"
+        yield f"root mean square error {mean:.3g}, at most half of the sample's quantisation step {row.step:.3g}"
     if row.channels is not None and row.channels.lost:
         channels = row.channels
         which = "is lost:" if channels.lost == 1 else "are lost; worst:"

@@ -115,7 +115,7 @@ def cause_line(verdict: Verdict) -> str:
         return f"Cause: {shown(cause_text(verdict.cause, verdict.by_flow, verdict.images))}."
     explanation = verdict.explanation
     if explanation is not None and verdict.outcome != "PASS":
-        none = "No cause" if explanation.kind == "rounding" else "No single cause"
+        none = {"rounding": "No cause", "part": "No cause to fix"}.get(explanation.kind, "No single cause")
         return f"{none}: {shown(explanation_text(explanation, verdict.images))}."
     reasons = {
         "PASS": f"no {verdict.noun} exceeds the limits",
@@ -164,14 +164,12 @@ _ACTIONS: Mapping[Action, str] = {
         "run {layers} with another kernel or in float32. To list all operators outside their rounding bound, use "
         "sgsdump check TREE"
     ),
-    "keep channels": (
-        "use one scale per channel for {layers}, whose small channels are quantised to zero, or raise it to INT16"
-    ),
+    "keep channels": "small channels of {layers} are quantised to zero: use one scale per channel, or INT16",
     "dump what is missing": "dump the missing layers, then compare again",
     "nothing": "nothing to do",
     "measure quantised tensors": "measure the contribution of each quantised tensor",
     "make layers comparable": "check why layers are not comparable; the reasons are listed below",
-    "compare the operator": "compare the attributes, weights and kernel of {layers} in sample and benchmark",
+    "compare the operator": "compare the attributes, weights and implementation of {layers} in sample and benchmark",
     "find convolutions": "find the convolutions that need INT16",
     "raise convolutions": "raise {layers} to INT16",
     "raise by rules": "raise {layers} to INT16; give images (-i) to measure the effect",
@@ -182,8 +180,8 @@ _ACTIONS: Mapping[Action, str] = {
     "use the cured model": "use the rewritten model",
     "keep operators in float": "keep {layers} in float",
     "name the nodes": (
-        "name all nodes with the lines below (nodes without a name cannot be kept in float), then quantise and "
-        "diagnose again"
+        "name all nodes with the Python code below, because only named nodes can be kept in float. "
+        "Then quantise and diagnose again"
     ),
     "find the cause": "INT16 barely reduces this error, so find its cause",
     "calibrate on more images": "calibrate on more images, because an output exceeds the limits on held-out images",
@@ -224,7 +222,10 @@ def _figure(deciding: Deciding) -> str:
     if value == LEAST:
         return f"{tensor}: checksums differ"
     if deciding.metric == RESOLUTION:
-        return f"{tensor} RMSE {value:.3g} is at most half a quantisation step, so it counts as within the limits"
+        return (
+            f"{tensor} RMSE {value:.3g}, an error of at most half a quantisation step, which counts as within the "
+            "limits"
+        )
     limit = "" if deciding.limit is None else f", limit {deciding.limit:g}"
     return f"{tensor} {deciding.metric} {_told(value, deciding.limit)}{limit}"
 

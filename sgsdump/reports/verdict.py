@@ -111,8 +111,8 @@ _STEPS = {
     ),
     "make layers comparable": "Check why layers are not comparable.",
     "compare the operator": (
-        "Compare the attributes, weights and kernel of the operator in sample and benchmark. If the sample is a "
-        "fixed-point model, find the convolutions that need INT16."
+        "Compare the attributes, weights and implementation of the operator in sample and benchmark. If the sample "
+        "is a fixed-point model, find the convolutions that need INT16."
     ),
     "find convolutions": (
         "Find the convolutions that need INT16. The command verifies its plan by simulation and writes [CONV_CONFIG]."

@@ -131,7 +131,7 @@ def _check_rest(word: str, rest: str, where: str) -> None:
     value = _TRAILING_COMMENT.sub("", rest)
     if word in FLAGS and _OPPOSITE.match(value):
         raise ConfigError(
-            f"{where}: {quoted(word + value)}: the SDK turns {word} on for this line; to turn the "
+            f"{where}: {quoted(word + value)}: this line turns {word} on in the SDK; to turn the "
             f"option off, write #{word}"
         )
     second = [other for other in WORDS if other in value]
@@ -150,7 +150,8 @@ def _check_path(path: str, where: str) -> None:
         )
     if path != path.strip():
         raise ConfigError(
-            f"{where}: blanks around the path {quoted(path)}: the SDK reads them as part of the path; remove them"
+            f"{where}: blanks around the path {quoted(path)}: the SDK reads these blanks as part of the path; "
+            "remove the blanks"
         )
     length = len(os.fsencode(path))
     if length > PATH_LIMIT:

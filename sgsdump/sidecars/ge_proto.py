@@ -73,7 +73,7 @@ def read(path: Path) -> list[Graph]:
     messages = [graph for graph in document.get("graph", []) if isinstance(graph, dict)] or [document]
     graphs = [_graph(graph) for graph in messages if any(isinstance(op, dict) for op in graph.get("op", []))]
     if not graphs:
-        raise FormatError(f"{path} holds no graph: no 'op {{' with a name")
+        raise FormatError(f"{path} holds no graph: the file contains no 'op {{' block")
     return graphs
 
 

@@ -163,7 +163,9 @@ def _triple(value: Value, item: str) -> tuple[float, ...]:
     try:
         numbers = tuple(float(part) for part in item.split(":"))
     except ValueError:
-        raise ConfigError(f"{value.where}: {quoted(item)} is not a number, nor red:green:blue") from None
+        raise ConfigError(
+            f"{value.where}: {quoted(item)} is neither a number nor three numbers red:green:blue"
+        ) from None
     if not all(map(math.isfinite, numbers)):
         raise ConfigError(f"{value.where}: {quoted(item)} is not a finite number")
     if len(numbers) == 1:

@@ -141,7 +141,7 @@ def output_section(outputs: Sequence[ModelOutput]) -> str:
 
 def _inputs(section: Section, path: Path) -> tuple[ModelInput, ...]:
     if "inputs" not in section:
-        raise ConfigError(f"{path}: [INPUT_CONFIG] has no key inputs")
+        raise ConfigError(f'{path}: [INPUT_CONFIG] has no key "inputs"')
     names = names_of(section["inputs"])
     if len(section["inputs"].text) > NAMES_LIMIT:
         raise ConfigError(
@@ -150,7 +150,7 @@ def _inputs(section: Section, path: Path) -> tuple[ModelInput, ...]:
     count = len(names)
     for key in ("training_input_formats", "input_formats"):
         if key not in section:
-            raise ConfigError(f"{path}: [INPUT_CONFIG] has no key {key}")
+            raise ConfigError(f'{path}: [INPUT_CONFIG] has no key "{key}"')
     _check_alpha(section["training_input_formats"])
     training = words_of(section, "training_input_formats", TRAINING_FORMATS, count)
     formats = words_of(section, "input_formats", INPUT_FORMATS, count)
@@ -178,7 +178,7 @@ def _inputs(section: Section, path: Path) -> tuple[ModelInput, ...]:
 def _outputs(section: Section, path: Path) -> tuple[ModelOutput, ...]:
     if "outputs" not in section:
         if section:
-            raise ConfigError(f"{path}: [OUTPUT_CONFIG] has no key outputs")
+            raise ConfigError(f'{path}: [OUTPUT_CONFIG] has no key "outputs"')
         return ()
     names = names_of(section["outputs"])
     count = len(names)
@@ -191,9 +191,9 @@ def _check_alpha(training: Value) -> None:
     for word in training.items():
         if word in ("RGBA", "BGRA"):
             raise ConfigError(
-                f"{training.where}: SDK 1.1.5 accepts {word}, but its fixed model gives wrong "
-                f"results. Write {word[:3]} here and {word} in input_formats. If the model itself "
-                "reads four channels, write RAWDATA_S16_NHWC in both keys"
+                f"{training.where}: SDK 1.1.5 accepts {word}, but the resulting fixed model gives "
+                f"wrong results. Write {word[:3]} in training_input_formats and {word} in input_formats. "
+                "If the model itself reads four channels, write RAWDATA_S16_NHWC in both keys"
             )
 
 
@@ -206,7 +206,8 @@ def _check_formats(where: str, name: str, trained: str, fed: str) -> None:
     if {trained, fed} == {"RGB", "BGR"}:
         raise ConfigError(
             f"{where}: input {name!r} has input format {fed} but training format {trained}; the "
-            f"simulator of SDK 1.1.5 exits with these formats. Use {fed}A or {trained}"
+            f"simulator of SDK 1.1.5 fails with this pair of formats. Use {fed}A or {trained} as the "
+            "input format"
         )
 
 

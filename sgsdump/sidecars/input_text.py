@@ -50,7 +50,7 @@ def read(path: Path | str) -> InputText:
     head, _, body = read_bytes(path, LIMIT).partition(b"\n")
     match = re.fullmatch(rb"Input_shape=\s*(\d{1,9})\s*,\s*(\d{1,9})\s*,?\s*", head)
     if not match:
-        raise FormatError(f"{path}:1: {head[:60]!r} is not 'Input_shape=H, W': not a preprocessed input text")
+        raise FormatError(f"{path}:1: {head[:60]!r} is not 'Input_shape=H, W', so this is no preprocessed input")
     return InputText(int(match[1]), int(match[2]), _values(body, path))
 
 
@@ -70,7 +70,7 @@ def _values(body: bytes, path: Path) -> np.ndarray:
         raise FormatError(f"{path}: text other than numbers and commas after the first line")
     body = body.strip()
     if re.search(rb"(?:^|,)\s*,", body):  # numpy would read -1
-        raise FormatError(f"{path}: nothing between two commas after the first line")
+        raise FormatError(f"{path}: a value is missing before a comma, below the first line")
     whole = re.search(rb"[.eEnN]", body) is None
     try:
         with warnings.catch_warnings():
@@ -84,5 +84,5 @@ def _values(body: bytes, path: Path) -> np.ndarray:
         with np.errstate(over="ignore"):  # overflow becomes inf, which the feed check reports
             return values.astype(np.float32)
     if np.abs(values).max() > 2**31 - 1:
-        raise FormatError(f"{path}: holds integers beyond 32 bits")
+        raise FormatError(f"{path} contains an integer with an absolute value of 2^31 or more")
     return values.astype(np.int32)

@@ -37,7 +37,7 @@ def read(path: Path | str) -> list[QuantParam]:
     if is_pickle(data):
         return parse_pickle(data, path)
     if data.startswith(b"Name:"):
-        raise FormatError(f"{path} is a tensor_min_max.txt, not the JSON or pickle list of a quant_param")
+        raise FormatError(f"{path} is a tensor_min_max.txt file. A quant_param file is a JSON or pickle list")
     return parse_json(decode(data.removeprefix(b"\xef\xbb\xbf"), path), path)
 
 

@@ -64,8 +64,8 @@ def read_ranges(path: Path | str) -> dict[str, Range]:
     if start.startswith("Name:"):
         return _from_lines(text, path)
     raise FormatError(
-        f"{path} is not a tensor_min_max file: expected lines of 'Name:x, min: a, max: b;', or the JSON or "
-        f"pickle list of a quant_param"
+        f"{path} is not a tensor_min_max file: expected lines such as 'Name:x, min: a, max: b;', "
+        "or a quant file (JSON or pickle)"
     )
 
 

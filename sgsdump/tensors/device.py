@@ -64,7 +64,8 @@ def is_device(layout: str | None) -> bool:
 def logical_origin(info: TensorInfo) -> Origin:
     """Return the shape of the logical tensor made by ``to_logical``, and its layout if known.
 
-    Raises ValuesError if the original shape is unknown or does not fit, or if the layout is not in the module's table.
+    Raises ValuesError if the original shape is unknown or does not fit the stored shape, or if the layout is not in the
+    module's table.
     """
     if info.origin is None:
         raise ValuesError(
@@ -88,7 +89,7 @@ def conversion(info: TensorInfo) -> str:
     fitting = [letters for letters in _ORIGINALS.get(base, ()) if _as_letters(base, stored, info.origin, letters)]
     if info.origin.layout == to or len(fitting) < 2:
         return text
-    return f"{text} (its shape also allows {' or '.join(fitting[1:])}; the file does not name the layout)"
+    return f"{text} (the shape also allows {' or '.join(fitting[1:])}; the file does not name the original layout)"
 
 
 def to_logical(values: np.ndarray, layout: str, origin: Origin) -> np.ndarray:
@@ -100,11 +101,13 @@ def to_logical(values: np.ndarray, layout: str, origin: Origin) -> np.ndarray:
     if base in ("NHWX", NHWC):
         flat, sizes = values.reshape(-1), padded_sizes(base, origin.shape, values.itemsize)
         if flat.size not in sizes:
-            raise ValuesError(f"a padded {base} buffer of {list(origin.shape)} needs {sizes} values, not {flat.size}")
+            raise ValuesError(
+                f"a padded {base} buffer of shape {list(origin.shape)} needs {sizes} values, but has {flat.size}"
+            )
         return unpad(flat, base, origin.shape)
     original = _original_of(base, values.shape, origin)
     if original is None:
-        raise ValuesError(f"{layout} {list(values.shape)} does not fit the original shape {list(origin.shape)}")
+        raise ValuesError(f"{layout} shape {list(values.shape)} does not fit the original shape {list(origin.shape)}")
     if original.groups > 1:
         return _ungrouped(values, original)
     return _gathered(_in_blocks(values, base, original), _AXES[base], original).reshape(origin.shape)

@@ -144,13 +144,13 @@ class Tensor:
         Returns
         -------
         ndarray
-            Flat or shaped array of ``info.dtype``. The section Notes of ``stored`` says whether the array is a copy
-            or a view.
+            Array of ``info.dtype``, either flat or with the shape in which the file stores the values. The section
+            Notes of ``stored`` says whether the array is a copy or a view.
         """
         return copied(self.raw_view())
 
     def raw_view(self) -> np.ndarray:
-        """Return the same values as ``raw``, but always as a view if the file is memory-mapped.
+        """Return the same values as ``raw``. For a memory-mapped file, the result is a view, never a copy.
 
         Creating the view reads no values. Read the view with ``in_memory``, ``write_array`` or a file descriptor.
         """
@@ -176,9 +176,10 @@ class Tensor:
 
         Notes
         -----
-        Up to 64 MiB, values of a file are copied. Larger tensors are returned as a view of the mapped file, which takes
-        no memory. If another program truncates the file, the next access to the view kills this process (SIGBUS). If
-        another program rewrites the file, the view shows the new values. ``np.array(...)`` copies the view.
+        Tensors of up to 64 MiB are copied from the file. Larger tensors are returned as a view of the mapped file,
+        which takes no memory. If another program truncates the file, the next access to the view kills this process
+        (SIGBUS). If another program rewrites the file, the view shows the new values. ``np.array(...)`` copies the
+        view.
 
         If the file holds more values than the shape needs, only the first values are returned. Returning the first
         values is correct for image inputs, because the SDK allocates more memory than these inputs need.
@@ -186,7 +187,7 @@ class Tensor:
         return copied(self.stored_view())
 
     def stored_view(self) -> np.ndarray:
-        """Return the same values as ``stored``, but always as a view if the file is memory-mapped; see ``raw_view``."""
+        """Return the same values as ``stored``. For a memory-mapped file, the result is a view; see ``raw_view``."""
         array = self.raw_view()
         shape = self.info.shape
         if shape is None or array.shape == shape:
@@ -197,7 +198,7 @@ class Tensor:
                 f"holds {array.size} values, but its shape {list(shape)} needs {count}", tensor=self.info.name
             )
         if array.size > count and has_padded_channels(array, shape):
-            raise ValuesError("is a padded hardware buffer; dump it again with eliminateGarbage", tensor=self.info.name)
+            raise ValuesError("is a padded hardware buffer; dump again with eliminateGarbage", tensor=self.info.name)
         return array.reshape(-1)[:count].reshape(shape)
 
     def real(self, layout: str | None = None) -> np.ndarray:
@@ -207,15 +208,15 @@ class Tensor:
         ----------
         layout : str, optional
             None keeps the stored layout. ``"logical"`` converts a device layout to the logical layout. A layout such
-            as ``"NCHW"`` or ``"NHWC"`` also puts the axes into this order. The stored layout must have the same
-            axes as the requested layout.
+            as ``"NCHW"`` or ``"NHWC"`` does the same, and then puts the axes into the order of its letters. The
+            stored layout must have the same axes as the requested layout.
 
         Returns
         -------
         ndarray
             float32 array in the shape of ``stored``. Complex numbers become pairs (real, imaginary) along an additional
-            last axis of length 2; booleans become 0.0 and 1.0. The array is a copy. For float32 tensors above 64 MiB,
-            it is a view, as ``stored`` returns it.
+            last axis of length 2; booleans become 0.0 and 1.0. The array is a copy, except for
+            float32 tensors above 64 MiB: for these tensors, the array is the view that ``stored`` returns.
 
         Raises
         ------
@@ -237,8 +238,8 @@ class Tensor:
         Raises
         ------
         ValuesError
-            If the original shape is unknown or does not fit, or if the device layout is not in the table of
-            ``device.py``.
+            If the original shape is unknown or does not fit the stored shape, or if the device layout is not in the
+            table of ``device.py``.
         """
         info = self.info
         if not is_device(info.layout):
@@ -258,13 +259,14 @@ class Tensor:
         Parameters
         ----------
         layout : str
-            Layout with the same letters, such as ``NCHW`` or ``NHWC``. A device layout is first converted to the
-            logical layout.
+            The layout of the new tensor: the letters of this tensor's layout in any order. For example, ``NHWC``
+            for a tensor with the layout ``NCHW``. If this tensor has a device layout, the tensor is first converted to
+            the logical layout.
 
         Returns
         -------
         Tensor
-            A new tensor, or this tensor if it has the layout.
+            A new tensor, or this tensor if it already has the layout ``layout``.
 
         Raises
         ------
@@ -353,7 +355,7 @@ class Values:
     scaling: Scaling | None = None
 
     def of(self, array: np.ndarray) -> Values:
-        """Return a ``Values`` with the same conversion for another view of the stored values."""
+        """Return ``Values`` for ``array``, a view of the stored values, with the same ``to_real`` and ``scaling``."""
         return self if array is self.array else Values(array, self.to_real, self.scaling)
 
 
@@ -365,9 +367,10 @@ def _array_of(values: Any, name: str) -> np.ndarray:
 
 
 def values_of(tensor: Tensor, quant: Quant | None = None) -> Values:
-    """Return a tensor's stored values and their conversion function; ``quant`` replaces the parameters in the header.
+    """Return a tensor's stored values and the function that converts them to real values.
 
-    Raises ValuesError for integers whose exact scale is unknown.
+    ``quant`` replaces the quantisation parameters in the header. Raises ValuesError for integers whose exact scale is
+    unknown.
     """
     stored = tensor.stored_view()
     info = tensor.info if quant is None else replace(tensor.info, quant=quant)
@@ -391,9 +394,10 @@ def _are_real(dtype: np.dtype) -> bool:
 def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
     """Return the tensor in one of ``DEVICE_LAYOUTS``, or the tensor itself if it already has this layout.
 
-    Values are padded with zeros when they are loaded. The layout FRACTAL_NZ accepts tensors of any shape and treats the
-    last two dimensions as matrices. The other device layouts accept only tensors with a known axis order (NCHW, NHWC …
-    or NCDHW …). Raises ValuesError if the layout does not accept the tensor, or if the tensor has no values.
+    The values are converted, and padded with zeros, when they are loaded. The layout FRACTAL_NZ accepts tensors of any
+    shape and treats the last two dimensions as matrices. The other device layouts accept only tensors with a known axis
+    order (NCHW, NHWC … or NCDHW …). Raises ValuesError if the layout does not accept the tensor, or if the tensor has
+    no values.
     """
     if tensor.info.layout == layout:
         return tensor
@@ -414,15 +418,15 @@ def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
 
 
 def with_original_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return a copy of a tensor in a device layout that also has the original shape, for dumps that do not contain it.
+    """For a tensor in a device layout, return a copy whose original shape is ``shape``.
 
-    With this shape, the method ``logical`` can convert the tensor to its logical layout. ATB stores the layout
-    FRACTAL_NZ with the dimensions M1 and M0 merged: (…, N1, M, N0). Raises ValuesError if the shape does not fit the
-    stored values, or if the layout cannot be converted back.
+    Some dumps do not contain the original shape. With the original shape, the method ``logical`` can convert the tensor
+    to its logical layout. ATB stores the layout FRACTAL_NZ with the dimensions M1 and M0 merged: (…, N1, M, N0). Raises
+    ValuesError if the shape does not fit the stored values, or if the layout cannot be converted back.
     """
     info = tensor.info
     if not is_device(info.layout):
-        raise ValuesError("is not in a device layout: it has its original shape", tensor=info.name)
+        raise ValuesError("is not in a device layout, so its shape is already the original shape", tensor=info.name)
     origin = replace(info.origin, shape=shape) if info.origin else Origin(shape)
     try:
         logical_origin(completed := replace(info, origin=origin))
@@ -470,24 +474,24 @@ def dequantise(stored: np.ndarray, info: TensorInfo) -> np.ndarray:
 
 
 def is_scaled(dtype: np.dtype) -> bool:
-    """Return whether stored values of this type need dequantisation: integers and booleans."""
+    """Return True for integers and booleans, whose stored values need dequantisation, and False for other types."""
     return is_number(dtype) and not is_float(dtype) and not is_complex(dtype)
 
 
 def checked_scale(info: TensorInfo, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the float32 scale, as one number or broadcastable to ``shape``. Raises the errors of ``dequantise``."""
+    """Return the float32 scale, as one number or broadcastable to ``shape``. Raises ValuesError, see ``dequantise``."""
     quant = info.quant
     assert quant is not None, "values without a scale are real values"
     if not quant.exact:
         raise ValuesError(
             "holds integers whose true scale is not in the file (the header rounds the scale to "
-            "six decimals); give the calibrated ranges, or dump again with dequantFixed",
+            "six decimals); give the calibration ranges, or dump again with dequantFixed",
             tensor=info.name,
         )
     if not scale_fits(info):
         raise ValuesError(
             f"has {np.size(quant.scale)} scales along axis {quant.axis}, which do not fit its "
-            f"shape {list(shape)}; give the calibrated ranges",
+            f"shape {list(shape)}; give the calibration ranges",
             tensor=info.name,
         )
     with np.errstate(over="ignore", invalid="ignore"):

@@ -41,7 +41,7 @@ def figures(path):
 def test_two_dumps(folder, capsys):
     words = "--junit j.xml --markdown m.md --annotate net.onnx out.onnx --max-rmse 0.1"
     assert main(["compare", "far.npz", "same.npz", *words.split()]) == 1
-    assert "Annotated model out.onnx: 3 layers at their nodes.\n" in capsys.readouterr().out
+    assert "Annotated model out.onnx: metrics of 3 layers added.\n" in capsys.readouterr().out
     suites = ElementTree.parse(folder / "j.xml").getroot()
     assert (suites.get("name"), suites.get("tests"), suites.get("failures")) == ("far.npz against same.npz", "3", "3")
     assert "| ❌ fail | 0 | `c1` | `Conv` | 0.500000 |" in (folder / "m.md").read_text(encoding="utf-8")
@@ -105,7 +105,7 @@ def test_what_the_model_has_no_node_for_is_named(folder, capsys):
     assert main("compare more.npz more.npz --annotate net.onnx out.onnx".split()) == 0
     out = capsys.readouterr().out
     assert (
-        "Annotated model out.onnx: 1 layer at its node.\n  compared layers without a node in the model (1):\n    "
+        "Annotated model out.onnx: metrics of 1 layer added.\n  compared layers without a node in the model (1):\n    "
         "other\n" in out
     )
 
@@ -119,7 +119,7 @@ def test_the_layers_of_a_fixed_model_are_at_their_integers(folder, capsys):
     write_facts(FixedFacts({"c1": StoredTensor(np.dtype(np.uint8), 0.5, 0, "c1#stored", None)}, {}, {}, ()), proto)
     onnx.save(proto, "fixed.onnx")
     assert main("compare far.npz same.npz --annotate fixed.onnx out.onnx".split()) == 0
-    assert "3 layers at their nodes" in capsys.readouterr().out
+    assert "metrics of 3 layers added" in capsys.readouterr().out
     assert figures("out.onnx")["c1#stored"]["sgsdump.rmse"] == "0.500000"
 
 

@@ -36,10 +36,7 @@ def test_values_make_the_pairs_and_the_map_makes_them_again(clash, tmp_path, cap
     said = capsys.readouterr().out
     assert "Paired tensors: 1 by value, 1 by name." in said and f"Name map {names}: 1 pairs whose names differ." in said
     assert "paired by value with 'conv' of the sample" in said
-    assert (
-        "not paired by name: the tensor 'conv' of the sample is a different tensor, which is already paired "
-        "with 'norm' (by value)" in said
-    )
+    assert "not paired by name: the tensor 'conv' of the sample is already paired with 'norm' (by value)" in said
     assert json.loads(names.read_text()) == {"norm": "conv"}
     assert [row["paired"] for row in json.loads(document.read_text())["rows"]] == ["value", "name"]
     assert main(["compare", *clash, "--name-map", str(names), "--csv", str(second)]) == 0

@@ -69,9 +69,9 @@ def test_by_token_by_layer_by_operator_and_no_further_than_the_tokens_agree(tmp_
     done = sgsdump("compare", "bad", "good", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     text = done.stdout
-    assert "Rounds: 5 compared, 3 equal." in text
-    assert "Layers of step 2, rank 0: 2 compared, 1 differ." in text
-    assert "Operators of 1_layers.0 whose output differs: 2" in text and "0_mm/output.0" in text
+    assert "Rounds: 5 compared, 3 equal in both dumps." in text
+    assert "Layers of step 2, rank 0: 2 compared, 1 not equal in both dumps." in text
+    assert "Operators of 1_layers.0 whose output differs between the dumps: 2" in text and "0_mm/output.0" in text
     assert (
         "From step 4, rank 0 on, the programs had different inputs (0_embedding/input.0), for example because an "
         "earlier token differs. Later differences are not errors; 2 later rounds not compared." in text
@@ -81,7 +81,7 @@ def test_by_token_by_layer_by_operator_and_no_further_than_the_tokens_agree(tmp_
     every = sgsdump("compare", "bad", "good", "--top", "3", cwd=tmp_path).stdout
     assert every.count("== step") == 7 and "Rounds:" not in every
     equal = sgsdump("compare", "good", "good", cwd=tmp_path).stdout
-    assert "Rounds: 7 compared, 7 equal." in equal and "Layers of" not in equal
+    assert "Rounds: 7 compared, 7 equal in both dumps." in equal and "Layers of" not in equal
 
 
 def large(gain):
@@ -100,15 +100,15 @@ def test_a_round_of_many_tensors_is_one_screen_until_it_is_asked_for(tmp_path):
     put(tmp_path / "good", [large(1.0)])
     put(tmp_path / "bad", [large(1.5)])
     text = sgsdump("compare", "bad", "good", "--csv", "all.csv", cwd=tmp_path).stdout
-    assert "Rounds: 1 compared, 0 equal." in text and len(text.splitlines()) < 40, text
-    assert "Operators of 50_1_layers.0 whose output differs: 2" in text
+    assert "Rounds: 1 compared, 0 equal in both dumps." in text and len(text.splitlines()) < 40, text
+    assert "Operators of 50_1_layers.0 whose output differs between the dumps: 2" in text
     assert len((tmp_path / "all.csv").read_text().splitlines()) == 607
     for asked in (["bad@step=0", "good@step=0"], ["bad", "good", "--step", "0"], ["bad", "good", "--top", "600"]):
         assert len(sgsdump("compare", *asked, cwd=tmp_path).stdout.splitlines()) > 590
     put(tmp_path / "good", [large(1.0), large(1.0)])
     put(tmp_path / "bad", [large(1.0), large(1.0)[:-1]])
     text = sgsdump("compare", "bad", "good", cwd=tmp_path).stdout
-    assert "Rounds: 2 compared, 2 equal." in text and "== step" not in text
+    assert "Rounds: 2 compared, 2 equal in both dumps." in text and "== step" not in text
     assert "is not complete" in text, text
 
 
@@ -139,7 +139,7 @@ def test_rounds_of_threads_and_workers_pair_by_their_inputs(tmp_path, orders):
         put_threads(tmp_path / name, requests)
     text = sgsdump("compare", "a", "b", cwd=tmp_path).stdout
     assert "Runs compared: 3; different: 0." in text
-    assert "3 runs of several threads or processes were paired by their inputs." in text
+    assert "Pairs of runs of several threads or processes, found by equal inputs: 3." in text
     assert "The order" not in text
 
 
@@ -156,8 +156,8 @@ def test_where_inputs_pair_no_rounds_the_order_may_differ(tmp_path):
     put_threads(tmp_path / "b", [(7, 0, 2.0), (7, 1, 3.0), (7, 1, 5.0)])
     text = sgsdump("compare", "a", "b", cwd=tmp_path).stdout
     assert (
-        "1 runs of several threads or processes were paired by their inputs. Pairs with different steps: 2; "
-        "the first is step 1, rank 0 of the sample with step 0" in text
+        "Pairs of runs of several threads or processes, found by equal inputs: 1. "
+        "Pairs whose two runs have different steps: 2; the first is step 1, rank 0 of the sample with step 0" in text
     )
     assert "The order of the runs may differ: 2 runs of several threads or processes were paired by position" in text
 
@@ -187,7 +187,7 @@ def test_one_thread_that_was_fed_in_another_order_is_told(tmp_path):
     put_threads(tmp_path / "b", [(7, 0, 1.0), (7, 0, 3.0), (7, 0, 2.0)])
     text = sgsdump("compare", "a", "b", cwd=tmp_path).stdout
     assert (
-        "The order of the runs differs: 2 runs have the same inputs as a run at another position in the other dump"
-        in text
+        "The order of the runs differs: for 2 runs, the run with the same inputs is at another position in "
+        "the other dump" in text
     )
     assert "paired by their inputs" not in text

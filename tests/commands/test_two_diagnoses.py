@@ -71,7 +71,7 @@ def test_what_has_become_of_each_layer(capsys):
             "a second dump applies to dumps, but --before compares two diagnoses",
         ),
         ("tuesday --before monday --step 1", "--step applies to dumps"),
-        ("float.npz", "name the reference dump, or give --before OLDER_DIAGNOSIS"),
+        ("float.npz", "name the benchmark dump, or give --before OLDER_DIAGNOSIS"),
         ("tuesday --before monday -o monday/layers.json", "cannot write monday/layers.json"),
     ],
 )

@@ -65,7 +65,7 @@ def test_slots_must_agree_and_a_wrong_one_is_said():
     assert not found.pairs
     assert (
         reasons(found.only_in_benchmark)["split"]
-        == "in the sample, the tensor of this name is only output 1 of its operator, not output 0"
+        == "in the sample, the tensor of this name is output 1 of its operator, not output 0"
     )
 
 
@@ -148,19 +148,19 @@ def test_an_output_named_apart_pairs_whatever_its_slot(swapped):
         ([("in", 0, True), ("in", 1, False)], "the benchmark has it only as a constant"),
         (
             [("out", 1, False)],
-            "in the benchmark, the tensor of this name is only output 1 of its operator, not output 0",
+            "in the benchmark, the tensor of this name is output 1 of its operator, not output 0",
         ),
         (
             [("out", 2, False), ("out", 1, False)],
-            "in the benchmark, the tensor of this name is only output 1 and 2 of its operator, not output 0",
+            "in the benchmark, the tensor of this name is output 1 and 2 of its operator, not output 0",
         ),
         (
             [("out", n, False) for n in (1, 2, 3)],
-            "in the benchmark, the tensor of this name is only output 1 and 2 and 3 of its operator, not output 0",
+            "in the benchmark, the tensor of this name is output 1 and 2 and 3 of its operator, not output 0",
         ),
         (
             [("out", n, False) for n in (1, 2, 3, 4)],
-            r"in the benchmark, the tensor of this name is only output 4 names (1 …) of its operator, not output 0",
+            r"in the benchmark, the tensor of this name is output 4 names (1 …) of its operator, not output 0",
         ),
         ([("out", 1, True)], "the benchmark has it only as a constant"),
     ],

@@ -43,14 +43,14 @@ def half_written():
 
 
 PLANTED = {
-    "the alignment is not stripped": aligned(STORED).tobytes()[: STORED.nbytes],
+    "the padding is not removed": aligned(STORED).tobytes()[: STORED.nbytes],
     "the scale is not applied": STORED.astype("<f4").tobytes(),
     "channels swapped: channel 0 holds 2, 2 holds 0": aligned(swapped()).tobytes(),
     "NCHW instead of the simulator's NHWC": STORED.transpose(0, 3, 1, 2).tobytes(),
     "another image": RNG.integers(-30000, 30000, STORED.shape).astype(np.int16).tobytes(),
     "the buffer is stale: every value is 0": bytes(aligned(STORED).nbytes),
     "the buffer is stale: no output was written after the first 123 values": half_written().tobytes(),
-    "the order of the outputs differs": aligned(OTHER.stored).tobytes(),
+    "the outputs are in the wrong order": aligned(OTHER.stored).tobytes(),
     "big endian": STORED.byteswap().tobytes(),
 }
 
@@ -115,7 +115,7 @@ def test_the_page_names_every_cause_and_its_commands_exist():
 
     page = (Path(__file__).parents[2] / "docs" / "board_against_pc.md").read_text()
     for words in (
-        "alignment is not stripped",
+        "padding is not removed",
         "scale is not applied",
         "channels swapped",
         "NCHW",

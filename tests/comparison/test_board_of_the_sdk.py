@@ -54,7 +54,7 @@ def channels_first(values):
 
 # The words that name what is planted: the board's bytes of an output's integers.
 PLANTED = {
-    "the alignment is not stripped": lambda v: aligned(v).tobytes()[: v.nbytes],
+    "the padding is not removed": lambda v: aligned(v).tobytes()[: v.nbytes],
     "the scale is not applied": lambda v: v.astype("<f4").tobytes(),
     "channels swapped": lambda v: aligned(swapped(v)).tobytes(),
     "NCHW": lambda v: channels_first(v).tobytes(),

@@ -96,7 +96,9 @@ def test_the_first_of_several_rows_of_one_name():
 def test_repr_is_the_verdict(comparison):
     first, cause, following, completeness = repr(comparison).splitlines()
     assert first == "DIFFERS: layer conv1 RMSE 0.5; 2 of 2 layers differ; 1 layer missing from the sample (yours)."
-    assert cause.startswith("Cause: layer conv1 (Conv), inferred from error metrics only, in file order: ")
+    assert cause.startswith(
+        "Cause: layer conv1 (Conv), inferred from error metrics only, with the layers in file order: "
+    )
     assert following.startswith("Next: ") and completeness.startswith("Compared: 2 of 3 layers; ")
     assert repr(sgsdump.compare(dump("a"), dump("b"))).startswith("INCOMPLETE: ")
 

@@ -39,8 +39,8 @@ def test_same_name_another_tensor_is_found_in_either_dump_and_layout():
     comparison = sgsdump.compare(Dump([out(0, "245", folded), out(2, "z", last)]), benchmark)
     assert [row.name for row in comparison.suspects] == ["245"]
     other = (
-        "the tensor of the same name is a different tensor: the values match 246, the output of "
-        "BatchNormalization (COS 1.000000, RMSE 0.000000)"
+        "sample and benchmark use this name for different tensors; the tensor with matching values is 246, the "
+        "output of BatchNormalization (COS 1.000000, RMSE 0.000000)"
     )
     assert str(comparison.rows[0].misnamed) == other
     # what the values alone say is counted, and no threshold passes it
@@ -51,8 +51,8 @@ def test_same_name_another_tensor_is_found_in_either_dump_and_layout():
     comparison = sgsdump.compare(benchmark, Dump([out(0, "245", folded), out(2, "z", last)]))
     assert (
         str(comparison.rows[0].misnamed)
-        == "the tensor of the same name is a different tensor: the values match 246 of the sample, the output of "
-        "BatchNormalization (COS 1.000000, RMSE 0.000000)"
+        == "sample and benchmark use this name for different tensors; the tensor with matching values is 246 of "
+        "the sample, the output of BatchNormalization (COS 1.000000, RMSE 0.000000)"
     )
 
 
@@ -61,7 +61,7 @@ def test_another_tensor_of_another_size_is_found_for_a_failed_pair():
     comparison = sgsdump.compare(Dump([out(0, "x", pool)]), Dump([out(0, "x", conv), out(1, "y", pool, "MaxPool")]))
     assert (
         "sizes differ" in comparison.failed[0].reason
-        and "values match y, the output of MaxPool" in comparison.failed[0].reason
+        and "the tensor with matching values is y, the output of MaxPool" in comparison.failed[0].reason
     )
 
 

@@ -79,7 +79,7 @@ def test_sgsdumps_formats_come_first_unless_a_pattern_names_the_path(
     work: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["show", "known.npz", "--reader", "my_reader.py"]) == 2
-    assert "reads none of the dumps: known.npz (npz)" in capsys.readouterr().err
+    assert "applies to none of the dumps: known.npz (npz)" in capsys.readouterr().err
     assert main(["show", "known.npz", "--reader", "*.npz=my_reader.py"]) == 2
     assert "my_reader.py: read() yields no tensor for known.npz" in capsys.readouterr().err
     assert main(["compare", "mine", "mine", "--reader", "mi*=my_reader.py:doubled"]) == 0
@@ -174,7 +174,7 @@ def test_a_writer_that_fails_leaves_nothing(work: Path) -> None:
         with pytest.raises(error):
             save_dump({"a": np.zeros(1)}, "out.mine", writer=writer)
     assert not [*work.glob("*out*"), *work.glob(".sgsdump*")]
-    with pytest.raises(ConfigError, match="Omit format or writer"):
+    with pytest.raises(ConfigError, match="Omit 'format' or 'writer'"):
         save_dump({"a": np.zeros(1)}, "out.mine", "npz", writer=fails)
     assert main(["convert", "known.npz", "out", "--writer", "my_reader.py", "--to", "npz"]) == 2
 

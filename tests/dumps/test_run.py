@@ -39,7 +39,7 @@ def test_a_choice_stands_behind_the_path(path: str, tree: str, choice: Choice) -
     "words", ["step=", "step=x", "step=-1", "step=1,", "step=1,step=1", "rank=1,place=x", "step=１"]
 )
 def test_a_choice_that_cannot_be_read_is_told(words: str) -> None:
-    with pytest.raises(ConfigError, match=r"does not select a run; write TREE@step=3, rank=0 or graph=NAME"):
+    with pytest.raises(ConfigError, match=r"does not select a run; use step=N, .* as in TREE@step=3,rank=0"):
         split_choice(Path(f"tree@{words}"))
 
 
@@ -65,7 +65,7 @@ def test_what_cannot_be_chosen_is_told_with_what_there_is() -> None:
         one_of(TREE, chosen(TREE, RUNS, Choice(2)), Choice(2))
     with pytest.raises(ConfigError, match=r"\(a; b\); name the folder of one$"):
         one_of(TREE, [Run("a", 0, 0), Run("b", 0, 0)], Choice())
-    with pytest.raises(ConfigError, match=r"selects step 1 and 2 at the same time\. Give only one"):
+    with pytest.raises(ConfigError, match=r"two numbers are given for step: 1 and 2\. Give only one"):
         joined(TREE, Choice(1), Choice(2))
     assert joined(TREE, Choice(1, None, "x"), Choice(None, 0)) == Choice(1, 0, "x")
 

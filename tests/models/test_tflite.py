@@ -69,7 +69,7 @@ def test_other_commands_say_what_such_a_model_is_for(tmp_path: Path) -> None:
     path, _ = tflite_models.pair(tmp_path)
     with pytest.raises(
         ModelError,
-        match=r"dumps and compares .*float\.tflite, a TFLite model, only as a whole.*convert the model to ONNX",
+        match=r"float\.tflite is a TFLite model, which sgsdump can run only as a whole.*convert the model to ONNX",
     ):
         open_model(path)
 

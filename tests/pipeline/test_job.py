@@ -44,7 +44,7 @@ def test_input_files_with_colons_and_commas_in_their_names() -> None:
         ("eager:a.npy", "no input 'eager'; did you mean 'eager_0'"),
         ("eager_0:a.npy,other:b.npy", "no input 'other'"),
         ("eager_0:a.npy,eager_0:b.npy", "twice"),
-        ("eager_0:", "no file after eager_0:"),
+        ("eager_0:", "write a file name after eager_0:"),
     ],
 )
 def test_bad_input_files(text: str, said: str) -> None:

@@ -33,7 +33,7 @@ def test_three_lines_begin_alike():
     for _, verdict in situations():
         first, second, third = three_lines(verdict)
         assert first.startswith(f"{verdict.outcome}: ")
-        assert second.startswith(("Cause: ", "No cause: ", "No single cause: "))
+        assert second.startswith(("Cause: ", "No cause: ", "No cause to fix: ", "No single cause: "))
         assert third.startswith("Next: ")
         assert all(len(line.split()) <= MOST_WORDS and "\n" not in line for line in (first, second, third))
 

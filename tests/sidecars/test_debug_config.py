@@ -79,8 +79,8 @@ def test_comments_and_blank_lines_do_not(written, line):
         ("hello world\n", "unknown option 'hello'; choose one of: dumpTensor"),
         ("dumpTensor dumpasstring\n", "dumpTensor and dumpasstring on one line"),
         ("dumpTensor path=.\n", "dumpTensor and path= on one line"),
-        ("dumpTensor=0\n", "the SDK turns dumpTensor on for this line"),
-        ("dumpTensor off\n", "the SDK turns dumpTensor on for this line"),
+        ("dumpTensor=0\n", "this line turns dumpTensor on in the SDK"),
+        ("dumpTensor off\n", "this line turns dumpTensor on in the SDK"),
         ("path = .\n", "write path=FOLDER"),
         ("path\n", "write path=FOLDER"),
         ("dumpTensor\npath= .\n", ":2: blanks around the path ' .'"),
@@ -172,9 +172,7 @@ def test_each_word_is_one_flag(written, word):
     "rest", ["=0", " 0", ":0", " off", "=OFF", "=False", " no", " none", "=disable", " = 0", "=0;", " off # x"]
 )
 def test_what_says_the_opposite_is_refused(written, rest):
-    with pytest.raises(
-        ConfigError, match=r":1: .* the SDK turns dumpasstring on for this line; .* write #dumpasstring"
-    ):
+    with pytest.raises(ConfigError, match=r":1: .* this line turns dumpasstring on in the SDK; .* write #dumpasstring"):
         read(written(f"dumpasstring{rest}\n"))
 
 

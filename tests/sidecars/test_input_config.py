@@ -85,8 +85,8 @@ def test_means_of_two_pictures(parsed):
         (PLAIN + "std=1\n", ":5: unknown key 'std'"),
         (PLAIN + "std_valeu=1\n", "did you mean 'std_value'"),
         (PLAIN + "hello\n", ":5: 'hello' is neither"),
-        ("[INPUT_CONFIG]\ntraining_input_formats=RGB\n", "no key inputs"),
-        ("[INPUT_CONFIG]\ninputs=a\ninput_formats=RGB\n", "no key training_input_formats"),
+        ("[INPUT_CONFIG]\ntraining_input_formats=RGB\n", 'no key "inputs"'),
+        ("[INPUT_CONFIG]\ninputs=a\ninput_formats=RGB\n", 'no key "training_input_formats"'),
         (PLAIN.replace("data", "a,b"), "has 1 values for 2 inputs"),
         (PLAIN.replace("data", "a,a"), "'a' occurs twice in the list"),
         (PLAIN.replace("data", ""), "a name is empty"),
@@ -99,7 +99,7 @@ def test_means_of_two_pictures(parsed):
         (PLAIN.replace("training_input_formats=RGB", "training_input_formats=RGBA"), "SDK 1.1.5 accepts RGBA, but"),
         (
             PLAIN.replace("training_input_formats=RGB", "training_input_formats=BGRA"),
-            "Write BGR here and BGRA in input_",
+            "Write BGR in training_input_formats and BGRA in input_",
         ),
         (
             "[INPUT_CONFIG]\ninputs=a\ntraining_input_formats=RGB\ninput_formats=RAWDATA_S16_NHWC\n",
@@ -116,7 +116,7 @@ def test_means_of_two_pictures(parsed):
         (PLAIN + "quantizations=YES\n", "choose one of: TRUE, FALSE"),
         (PLAIN + "input_layouts=NWHC\n", "choose one of: NHWC, NCHW"),
         (PLAIN + "input_width_alignment=0\n", "not a positive integer"),
-        (PLAIN + "[OUTPUT_CONFIG]\ndequantizations=TRUE\n", "no key outputs"),
+        (PLAIN + "[OUTPUT_CONFIG]\ndequantizations=TRUE\n", 'no key "outputs"'),
         (PLAIN + "[OUTPUT_CONFIG]\noutputs=a,b\ndequantizations=TRUE\n", "has 1 values for 2 outputs"),
         (PLAIN + "[CONV_CONFIG]\ninput_format=INT16\n", ":6: input_format: unknown value 'INT16'"),
         (b"\xff\xfe[\x00", "UTF-16"),

@@ -175,7 +175,7 @@ def test_what_the_shapes_leave_open_is_said():
     array = np.arange(64, dtype=np.float32).reshape(1, 4, 4, 4)
     tensor = device_tensor("NC1HWC0", array, "NCHW", Origin((1, 4, 4, 4)))
     assert tensor.logical().info.layout == "NCHW"
-    assert conversion(tensor.info).startswith("NC1HWC0 to NCHW (its shape also allows NHWC")
+    assert conversion(tensor.info).startswith("NC1HWC0 to NCHW (the shape also allows NHWC")
     named = Tensor.of("t", tensor.stored(), layout="NC1HWC0", origin=Origin((1, 4, 4, 4), "NHWC"))
     assert conversion(named.info) == "NC1HWC0 to NHWC"
 
@@ -394,7 +394,7 @@ def test_groups_share_a_block_along_its_diagonal(groups, shape, stored):
 def test_what_else_the_shapes_would_allow():
     info = device("NC1HWC0", (4, 1, 4, 4, 16), Origin((4, 4, 4, 4))).info
     assert conversion(info) == (
-        "NC1HWC0 to NCHW (its shape also allows NHWC or HWCN or CHWN; the file does not name the layout)"
+        "NC1HWC0 to NCHW (the shape also allows NHWC or HWCN or CHWN; the file does not name the original layout)"
     )
     assert conversion(replace(info, layout="NCHW")) == "" == conversion(replace(info, origin=None))
 

@@ -139,7 +139,7 @@ def test_a_name_of_the_sdk_s_presets_is_refused_with_what_to_do(work: Path) -> N
     words = [word if word != "net" else "caffe_mobilenet_v2" for word in CALIBRATION]
     for name in ("calibrator.py", "sim_calibrator.py", "sim_optimizer.py"):
         said = fails(work, name, *words)
-        assert said.startswith(f"{name}: error: there is no preprocess file caffe_mobilenet_v2.py here, ")
+        assert said.startswith(f"{name}: error: there is no preprocess file caffe_mobilenet_v2.py in ")
         assert "set SGS_IPU_DIR" in said and "write caffe_mobilenet_v2.py" in said
 
 

@@ -10,9 +10,9 @@ how operators are judged:
   Each operator is computed again in float64 from its recorded inputs and
   arguments. The recorded output must agree within the rounding error of its
   type, length of sums and order of sums (docs/check.md has the bounds). An
-  operator outside its bound has an error of its own: a wrong kernel, compiler
-  or accelerator. Therefore, check can judge a float16, bfloat16 or int8 run
-  without a float32 run.
+  operator outside its bound is itself wrong: the fault is in its kernel, the
+  compiler or the accelerator. Therefore, check can judge a float16, bfloat16
+  or int8 run without a float32 run.
 
 what is named:
   The first operator outside its bound, the first NaN or Inf from finite
@@ -25,14 +25,14 @@ requirements:
   reference evaluator of onnx.
 
 exit status:
-  0 if every judged operator is within its bound; 1 if an operator is outside or
-  a compiled graph is wrong; 2 on errors, or if nothing can be judged, as in a
-  dump of statistics.
+  0 if every judged operator is within its bound; 1 if an operator is not within
+  its bound, or if a compiled graph is wrong; 2 on errors, or if nothing can be
+  judged, for example in a dump of statistics.
 
 compiled programs:
-  Each graph of torch.compile is judged as a whole: its outputs are compared
-  with the same graph run operator by operator. A graph that differs is named;
-  the compiler is at fault.
+  Each graph of torch.compile is judged as a whole. check runs the graph again
+  operator by operator, and compares the outputs of both runs. If the outputs
+  differ, the compiler is at fault, and check names the graph.
 
 dumps of other tools:
   Dumps of msprobe, ATB or the SDK do not record how to compute an operator

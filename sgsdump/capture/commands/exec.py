@@ -112,7 +112,7 @@ def _add_torchair_options(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--dump-mode",
         choices=["input", "output", "all"],
-        help="tensors to dump: input, output and all have the same effect as -stp 0, 1 and 2",
+        help="tensors to dump; input: same as -stp 0, output: same as -stp 1, all: same as -stp 2",
     )
     parser.add_argument(
         "--dump-step",
@@ -142,16 +142,16 @@ def _add_own_options(parser: argparse._ActionsContainer) -> None:
         "--module",
         metavar="NAME",
         default="",
-        help="only the module with this path (layers.1), or the modules of this class (Decoder)",
+        help="only the module with this path, such as layers.1, or only the models of this class, such as Decoder",
     )
     parser.add_argument(
         "--inside",
         choices=["graph", "eager"],
         default="graph",
         help=(
-            "for torch.compile: graph dumps the inputs and outputs of each compiled graph, and also "
-            "runs the same graph eagerly and dumps this run; eager runs and dumps the program "
-            "without compilation (default: graph)"
+            'for torch.compile: "graph" dumps the inputs and outputs of each compiled graph, and also '
+            'runs the same graph eagerly and dumps this run; "eager" runs and dumps the program '
+            'without compilation (default: "graph")'
         ),
     )
     parser.add_argument(
@@ -175,7 +175,10 @@ def _add_own_options(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--tree",
         action="store_true",
-        help="write a file per tensor, as msit does (default: two files per round, one execution of the model)",
+        help=(
+            "write a file per tensor, as msit does (default: two files per round; a round is one execution of the "
+            "model)"
+        ),
     )
     parser.add_argument(
         "--with-source",
@@ -185,7 +188,10 @@ def _add_own_options(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--links",
         choices=["none", "symlink", "hardlink", "index"],
-        help="write one file per tensor; replace duplicate tensors by links, or by lines of index.jsonl",
+        help=(
+            "write one file per tensor; store duplicate tensors as files too (none), as links (symlink, hardlink), "
+            "or only as lines of index.jsonl (index)"
+        ),
     )
 
 
@@ -248,11 +254,11 @@ def add_msit_options(parser: argparse._ActionsContainer) -> None:
         "-time",
         "--save-time",
         metavar="N",
-        help="when to dump: 0 before the operator, 1 after, 2 both, 3 inputs before and outputs after (default: 3)",
+        help="when to dump; 0: before the operator, 1: after, 2: both, 3: inputs before and outputs after (default: 3)",
     )
     parser.add_argument("-tiling", "--save-tiling", action="store_true", help="accepted for compatibility; no effect")
     parser.add_argument(
-        "-stp", "--save-tensor-part", metavar="N", help="tensors to dump: 0 inputs, 1 outputs, 2 both (default: 2)"
+        "-stp", "--save-tensor-part", metavar="N", help="tensors to dump; 0: inputs, 1: outputs, 2: both (default: 2)"
     )
     parser.add_argument("-device", "--device-id", metavar="N", help="dump only this device (default: all)")
     parser.add_argument(

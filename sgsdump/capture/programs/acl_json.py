@@ -272,7 +272,7 @@ def _trouble_with(path: str) -> str | None:
     if colon and _is_address(address):
         return None
     if len(path) > MOST_PATH_LETTERS:
-        return f"The path has {len(path)} characters, at most {MOST_PATH_LETTERS} are allowed"
+        return f"The path has {len(path)} characters; at most {MOST_PATH_LETTERS} are allowed"
     if not Path(path).exists():
         return "The path does not exist"
     if not Path(path).is_dir():

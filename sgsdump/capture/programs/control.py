@@ -150,7 +150,8 @@ class DumpControl:
     storage : Storage
         Disk limits and layout.
     with_source : bool
-        True if the dump keeps the program's code around each line that calls an operator: five lines, each place once.
+        True if the dump keeps five lines of the program's code around each line that calls an operator. If a line
+        calls operators several times, these five lines are kept once.
 
     Examples
     --------
@@ -185,7 +186,7 @@ _PART_OF = {
 
 
 def dump_control(**values: Any) -> DumpControl:
-    """Return a ``DumpControl`` in which the fields named in ``FIELDS`` have the given values."""
+    """Return a ``DumpControl`` with the given values of fields in ``FIELDS``; other fields have their defaults."""
     return with_fields(DumpControl(), **values)
 
 
@@ -233,9 +234,9 @@ def read_steps(text: str) -> Steps:
 
 
 def read_ranges(text: str) -> Steps:
-    """Read msit's execute range: ``all``, or pairs of first and last step such as ``3,5,7,7``.
+    """Read msit's execute range: ``all``, or pairs of first and last step: ``3,5,7,7`` means 3 to 5 and 7.
 
-    Raises ConfigError for an invalid text and for more than 500 characters.
+    Raises ConfigError for an invalid text and for a text of more than 500 characters.
     """
     if text.strip() == "all":
         return EVERY
@@ -264,9 +265,9 @@ def _ascending(ranges: list[tuple[int, int]], option: str) -> Steps:
 
 
 def read_ids(text: str) -> tuple[str, ...]:
-    """Read operator ids such as ``2, 3_1``: numbers within a step.
+    """Read operator ids such as ``2, 3_1``.
 
-    A number after ``_`` selects a child of the operator. Raises ConfigError.
+    Each id is the number of an operator in a step; ``3_1`` is child 1 of operator 3. Raises ConfigError.
     """
     ids = _parts(text)
     for id in ids:
@@ -298,7 +299,9 @@ def read_names(texts: Iterable[str]) -> tuple[str, ...]:
     """Read names separated by commas. Raises ConfigError for an empty name."""
     parts = [part.strip() for text in texts for part in text.split(",")]
     if not all(parts):
-        raise ConfigError(f"operator names {quoted(','.join(texts))} contain an empty name; write A,B")
+        raise ConfigError(
+            f"operator names {quoted(','.join(texts))} contain an empty name; write one comma between names: A,B"
+        )
     return tuple(dict.fromkeys(parts))
 
 

@@ -55,10 +55,10 @@ def unmatched(control: DumpControl, ran: OperatorNames) -> Iterator[str]:
     for prefix in operators.prefixes:
         if prefix not in ran.matched and not any(_begins(kind, prefix) for kind in ran.types):
             near = _near(prefix, [*ran.types, *map(_short, ran.types)])
-            yield f"no operator ran whose type begins with {prefix!r}{near}"
+            yield f"no operator with a type that begins with {prefix!r} ran{near}"
     for pattern in operators.patterns:
         if pattern not in ran.matched and not any(re.search(pattern, name) for name in ran.names):
-            yield f"no operator ran whose name matches {pattern!r}"
+            yield f"no operator with a name that matches {pattern!r} ran"
 
 
 def check_names(control: DumpControl, output: Path, command: Sequence[str]) -> None:
@@ -70,8 +70,8 @@ def check_names(control: DumpControl, output: Path, command: Sequence[str]) -> N
     lacking = [] if ran is None else list(unmatched(control, ran))
     if lacking:
         raise ConfigError(
-            f"{lacking[0]}, according to the previous dump of this command ({tree}). To run the "
-            "program anyway, select another output folder with -o."
+            f"in the previous dump of this command ({tree}), {lacking[0]}. To run the program anyway, "
+            "select another output folder with -o."
         )
 
 
@@ -175,7 +175,7 @@ def _beside(id: str, ids: frozenset[str]) -> str:
     if not beside:
         return f"; {parent} has no operators inside"
     stem = f"{parent}_" if parent else ""
-    return f"; the existing ids {'inside it ' if parent else ''}are {stem}{beside[0]} to {stem}{beside[-1]}"
+    return f"; the existing ids {'inside the parent ' if parent else ''}are {stem}{beside[0]} to {stem}{beside[-1]}"
 
 
 def _near(name: str, names: Iterable[str]) -> str:

@@ -117,7 +117,7 @@ def types_of(options: CaptureOptions) -> tuple[str, ...]:
         if name not in TYPES:
             raise ConfigError(f"--type {quoted(name)} is unknown; use any of {', '.join(TYPES)}")
     if "stats" in types and "tensor" not in types:
-        raise ConfigError("--type stats also requires tensor, as in --type model tensor stats")
+        raise ConfigError('--type stats also requires "tensor", as in --type model tensor stats')
     return tuple(dict.fromkeys([*types, *(["layer"] if "model" in types else [])]))
 
 

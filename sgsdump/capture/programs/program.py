@@ -169,7 +169,7 @@ def check_command(argv: Sequence[str]) -> None:
         raise ConfigError("no program given; write it after --, as in sgsdump exec -- python infer.py")
     if shutil.which(argv[0]) is None:
         if Path(argv[0]).is_dir():
-            raise ConfigError(f"program {argv[0][:200]!r} is a folder; name the program in it")
+            raise ConfigError(f"program {argv[0][:200]!r} is a folder; give the path of a program file in this folder")
         near = difflib.get_close_matches(Path(argv[0]).name, _programs(), 3)
         hint = f"; similar names: {', '.join(near)}" if near else ""
         state = "cannot be executed" if Path(argv[0]).is_file() else "not found"

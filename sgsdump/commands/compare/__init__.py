@@ -20,13 +20,13 @@ exit status:
 
 the table:
   On a terminal, the table fits the window and has bars and colours; NO_COLOR
-  switches the colours off. In a pipe, it has full names. --sort, --top and
-  --only-bad select the layers of the table and of --markdown. All other files
-  contain every layer.
+  switches the colours off. In a pipe, the table shows full names. --sort,
+  --top and --only-bad select the layers of the table and of --markdown. All
+  other files contain every layer.
 
 a third run:
-  To judge whether a run is as good as an accepted run, both compared with a
-  golden run: sgsdump judge SAMPLE BENCHMARK GOLDEN.
+  sgsdump judge SAMPLE BENCHMARK GOLDEN compares two runs with a golden run and
+  judges whether SAMPLE is as good as BENCHMARK, the accepted run.
 
 two models (ONNX):
   Initializers and constants are compared by name, the largest difference
@@ -40,9 +40,10 @@ NNCF, docs/formats/vendors.md):
 
 raw output buffers of a board:
   Give the buffers, which have no header, then an integer dump of the same
-  image (DebugConfig.txt without dequantFixed). The result says "identical", or
-  shows the first integer that differs and its likely cause; the exit status is
-  1 then (docs/board_against_pc.md).
+  image (DebugConfig.txt without dequantFixed). If all integers are equal, the
+  result says "identical". Otherwise, the result shows the first integer that
+  differs and the likely cause, and the exit status is 1
+  (docs/board_against_pc.md).
 
 trees of several runs (steps, ranks, graphs):
   compare pairs the runs of both trees and prints a separate table for each pair

@@ -15,8 +15,9 @@ exit status:
   otherwise; 2 on errors.
 
 output files:
-  CSV and JSON give every layer one of: pass, warn (such as different types,
-  values left out of a metric, another layout), fail, or not comparable.
+  In CSV and JSON, the verdict of each layer is "pass", "warn" (the layer
+  passes, but has NaN, Inf or a note, such as different types or layouts),
+  "fail" or "not comparable".
   --format sdk prints compare_result.log in the form of the SDAA dump tool.
 """
 
@@ -87,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ),
         default=TH1,
     )
-    add_allow_missing(tolerance, "ignore missing tensors")
+    add_allow_missing(tolerance, "do not exit with status 1 because tensors are missing")
     add_listing(parser.add_argument_group("table"), "that do not pass")
     add_tables(parser.add_argument_group("output files"))
 

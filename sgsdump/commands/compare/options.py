@@ -250,7 +250,7 @@ def _add_dumps(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="MORE",
         help=(
-            "to compare raw output buffers of a board: further buffers, then the dump of the fixed model "
+            "only to compare raw output buffers of a board: further buffers, then the dump of the fixed model "
             "for the same image"
         ),
     )
@@ -266,7 +266,7 @@ def add_reading(dumps: argparse._ActionsContainer) -> None:
     add_raw(dumps, shapes=False)
     add_readers(dumps)
     dumps.add_argument("--inputs", action="store_true", help="also compare the inputs of the model")
-    add_ranges(dumps, "calibration ranges (tensor_min_max.txt) with which integer dumps are dequantised")
+    add_ranges(dumps, "calibration ranges (tensor_min_max.txt), used to dequantise integer dumps")
     add_parse_net(dumps)
 
 
@@ -312,14 +312,15 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
         default=[],
         metavar="[LAYER:]NAME=X,...",
         help=(
-            "limits of other metrics, such as diff2=0.001; with LAYER:, a limit applies only to matching layers (* ?)"
+            "limits of other metrics, such as diff2=0.001; with LAYER:, a limit applies only to layers that match the "
+            "pattern LAYER (* ?)"
         ),
     )
     parser.add_argument("--metrics", action=_Metrics, of=_metrics, type=names, default=[], metavar="NAME,...")
     add_metric(
         parser,
-        "your own metric f(sample, benchmark) -> number, where higher is better; none: do not count "
-        "for how many images, detections or pixels both models give the same answer; may be repeated",
+        'your own metric f(sample, benchmark) -> number, where higher is better; or "none" to omit from the '
+        "verdict how many images, detections or pixels agree; may be repeated",
         repeated=True,
     )
     parser.add_argument(
@@ -327,9 +328,11 @@ def _add_metrics(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="LAYER",
-        help="exclude layers that match this pattern (* ?); may be repeated",
+        help="exclude layers whose names match this pattern (wildcards * and ?); may be repeated",
     )
-    add_allow_missing(parser, "if limits are given, ignore missing outputs, layers and runs")
+    add_allow_missing(
+        parser, "with limits or --fail-on: do not exit with status 1 because outputs, layers or runs are missing"
+    )
     parser.add_argument(
         "--fail-on",
         choices=("cause",),
@@ -361,7 +364,7 @@ def add_listing(parser: argparse._ActionsContainer, bad: str) -> None:
     parser.add_argument(
         "--sort",
         choices=("depth", "worst"),
-        help="depth: order of the model; worst: largest error first (default: depth; worst with --top)",
+        help="depth: order of the model; worst: largest error first (default: depth; with --top: worst)",
     )
     parser.add_argument("--top", type=whole_number, metavar="N", help="list only the N layers with the largest error")
     parser.add_argument("--only-bad", action="store_true", help=f"list only layers {bad}")
@@ -409,8 +412,8 @@ def _metrics() -> str:
     further = " ".join(name for name in METRICS if name not in ALWAYS)
     tools = " or ".join(VENDOR_METRICS)
     return (
-        f"further metrics to print: {further}; or all; or the name of a tool, to print the metrics of this "
-        f"tool: {tools}"
+        f'further metrics to print: {further}; "all" prints every metric of this list; the name of a tool ({tools}) '
+        "prints the metrics of this tool"
     )
 
 
@@ -423,7 +426,7 @@ def _limits(text: str) -> list[tuple[str, str, float]]:
         if not sign:
             raise argparse.ArgumentTypeError(f"{part!r} is not NAME=X")
         if name in ALWAYS and not layer:
-            raise argparse.ArgumentTypeError(f"{name} has an option of its own: --min-cos, --max-rmse or --max-mse")
+            raise argparse.ArgumentTypeError(f"set the limit of {name} with --min-cos, --max-rmse or --max-mse")
         try:
             limits.append((layer, name, float(limit)))
         except ValueError:

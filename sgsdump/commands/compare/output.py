@@ -98,7 +98,7 @@ def _annotated(model: Path, path: Path, table: LayerTable) -> Iterator[str]:
     notes = notes_of(table, stored)
     unmatched = annotate(model, path, notes)
     count = len(notes) - len(unmatched)
-    yield f"Annotated model {path}: {f'{count} layers at their nodes' if count > 1 else '1 layer at its node'}."
+    yield f"Annotated model {path}: {f'metrics of {count} layers' if count > 1 else 'metrics of 1 layer'} added."
     if unmatched:
         yield f"  compared layers without a node in the model ({len(unmatched)}):"
         yield f"    {', '.join(note.names[0] for note in unmatched)}"

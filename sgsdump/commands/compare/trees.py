@@ -82,7 +82,7 @@ def pairs_of_trees(options: Options) -> RunPairs | None:
     if not pairs.pairs:
         raise ConfigError(
             f"no run of {options.sample} ({sides[0][0]} …) has the same step and rank as a run of "
-            f"{options.benchmark} ({sides[1][0]} …); select one run of each with TREE@step=N"
+            f"{options.benchmark} ({sides[1][0]} …); select one run of each tree with TREE@step=N"
         )
     return pairs
 
@@ -385,17 +385,17 @@ def _order_lines(pairs: RunPairs) -> Iterator[str]:
     if pairs.by_inputs and others:
         first = f"{shown(str(others[0][0]))} of the sample with {shown(str(others[0][1]))}"
         yield (
-            f"{pairs.by_inputs} runs of several threads or processes were paired by their inputs. "
-            f"Pairs with different steps: {len(others)}; the first is {first}."
+            f"Pairs of runs of several threads or processes, found by equal inputs: {pairs.by_inputs}. "
+            f"Pairs whose two runs have different steps: {len(others)}; the first is {first}."
         )
     if pairs.by_order:
         yield (
             f"The order of the runs may differ: {pairs.by_order} runs of several threads or processes "
-            "were paired by position, because no run of the other dump has the same inputs."
+            "were paired by position, because the other dump has no unpaired run with the same inputs."
         )
     if pairs.moved:
         yield (
-            f"The order of the runs differs: {pairs.moved} runs have the same inputs as a run at "
+            f"The order of the runs differs: for {pairs.moved} runs, the run with the same inputs is at "
             "another position in the other dump. Select the runs to compare with TREE@step=N on each "
             "side."
         )

@@ -147,7 +147,7 @@ def _nothing_in_common(options: Options, comparison: Comparison, dumps: Dumps | 
     told = options.pairing.match_by_value or options.pairing.name_map
     fix = "" if told else "pair equal values with --match-by-value, or name the pairs with --name-map"
     fix = fix and f"{'; ' if unclear else ' If so, '}{fix}"
-    counts = [f"has {len(dump.outputs)} outputs" if dump else "has others" for dump in dumps or (None, None)]
+    counts = [f"has {len(dump.outputs)} outputs" if dump else "has outputs" for dump in dumps or (None, None)]
     return (
         f"no layer in common: {options.sample} {counts[0]} and {options.benchmark} {counts[1]}, but no "
         f"output names match{why}{fix}"

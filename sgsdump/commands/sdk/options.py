@@ -60,10 +60,10 @@ def _preprocess_file(name: str) -> str:
     preset = Path(sdk or "") / PRESETS / f"{name}.py"
     if sdk and preset.is_file():
         return str(preset)
-    place = f"nor {preset}" if sdk else "and SGS_IPU_DIR, which names the SDK with its presets, is not set"
+    place = f"and no preset {preset}" if sdk else "and SGS_IPU_DIR is not set"
     raise ConfigError(
-        f"there is no preprocess file {name}.py here, {place}; the presets are part of the SDK: set SGS_IPU_DIR to its "
-        f"folder, or write {name}.py with a function get_image"
+        f"there is no preprocess file {name}.py in the current folder, {place}. The presets are part of the SDK: "
+        f"set SGS_IPU_DIR to the folder of the SDK, or write {name}.py with a function get_image"
     )
 
 

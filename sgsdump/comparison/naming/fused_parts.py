@@ -56,15 +56,15 @@ def split_fused(
         found = [each for each in found if any(part in tensors[1 - each[0]] for part in each[2])]
         if not found:
             raise ConfigError(
-                f"the name map splits module {one.name}. One dump must have this module and the other "
-                f"dump its parts ({listed(one.parts, 3)}), which is not the case"
+                f"the name map splits module {one.name} into parts, but the dumps do not match this entry: one dump "
+                f"must contain this module, and the other dump its parts ({listed(one.parts, 3)})"
             )
         for side, path, parts in found:
             missing = [part for part in parts if part not in tensors[1 - side]]
             if missing:
                 raise ConfigError(
-                    f"the name map splits module {path} of the {SIDES[side]}, but the "
-                    f"{SIDES[1 - side]} has no part {missing[0]}"
+                    f"the name map splits module {path} of the {SIDES[side]} into parts, but the "
+                    f"{SIDES[1 - side]} does not contain the part {missing[0]}"
                 )
             of_parts = [tensors[1 - side][part] for part in parts]
             for how, record, cut, part in _taken_apart(one.axis, path, tensors[side][path], of_parts):

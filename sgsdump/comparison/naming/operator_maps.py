@@ -209,7 +209,7 @@ def _objects(items: Any, path: Path) -> list[Mapping[str, Any]]:
     if items is None:
         return []
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
-        raise FormatError(f"{path}: in a GE graph, op, attr and output_desc must be lists of objects")
+        raise FormatError(f'{path}: in a GE graph, the keys "op", "attr" and "output_desc" must hold lists of objects')
     return items
 
 
@@ -290,4 +290,4 @@ def _node(row: Mapping[str, Any]) -> str | None:
 def _check(row: Mapping[str, Any], path: Path) -> None:
     named = _node(row) is not None or (isinstance(row.get("ge_op"), str) and type(row.get("id")) is int)
     if not named or not isinstance(row["rt_layer"], str) or not isinstance(row.get("fusion_op") or "", str):
-        raise FormatError(f"{path}: {quoted(str(row)[:80])} names neither a jit_node nor a ge_op with its id")
+        raise FormatError(f'{path}: {quoted(str(row)[:80])} needs the key "jit_node", or the keys "ge_op" and "id"')

@@ -218,7 +218,9 @@ def _translated(scope: Scope, classes: Mapping[Scope, str], layers: Layers) -> S
 
 def _structure(dump: Dump) -> Structure:
     if not isinstance(dump.variant, Path):
-        raise ConfigError(f"a layer mapping requires msprobe dumps; {dump.path} has the format {dump.format or 'none'}")
+        raise ConfigError(
+            f"a layer mapping requires msprobe dumps, but the format of {dump.path} is {dump.format or 'unknown'}"
+        )
     construct, stack = (_document(dump.variant.with_name(name)) for name in (CONSTRUCT, STACK))
     parents = {name: _parent(parent) for name, parent in construct.items()}
     is_mindspore = _MINDSPORE.search(read_start(dump.variant, _HEAD_BYTES)) is not None

@@ -130,7 +130,7 @@ class Unsettled:
 
 def _ambiguous(pairs: list[Pair], partners: list[Record], side: str, contested: bool) -> str:
     hows = " and ".join(dict.fromkeys(pair.how for pair in pairs))
-    others = ", which others are paired with too" if len(pairs) == 1 and contested else ""
+    others = ", which also matches other tensors" if len(pairs) == 1 and contested else ""
     return (
         f"ambiguous: {hows} would pair this tensor with "
         f"{listed([r.name for r in partners], SHOWN, repr)} of the {side}{others}"
@@ -150,8 +150,8 @@ def pairs_by_links(state: Unsettled, links: Sequence[Link], pipelines: tuple[boo
     if not pairs and not reasons:
         first = links[0]
         raise ConfigError(
-            f"the {first.rule} names no operator of the two dumps (its first entry pairs "
-            f"{first.sample} and {first.benchmark}). Check that the file belongs to this model"
+            f"the {first.rule} names no operator of the two dumps (the first entry of the "
+            f"file pairs {first.sample} with {first.benchmark}). Check that the file belongs to this model"
         )
     state.reasons |= reasons
     state.take(pairs)

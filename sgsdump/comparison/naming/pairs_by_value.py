@@ -194,5 +194,5 @@ def _rule(sample: Record, benchmark: Record) -> str:
 def _why(record: Record, holder: Record | None, side: str) -> str:
     """Return why a tensor that could be identified by value has no partner; ``holder`` has the same values."""
     if holder is not None:
-        return f"this tensor has the same values as {holder.name!r} of the {side}, but that tensor is already paired"
+        return f"this tensor has the same values as {holder.name!r} of the {side}, but that tensor has another partner"
     return f"the {side} has no {record.io}put of this name and no tensor with the same values"

@@ -217,7 +217,7 @@ class BranchGuard:
         except (ValueError, TypeError, KeyError, binascii.Error, DecodeError):
             raise ModelError(f"{model.path}: metadata {KEY} is damaged. Create the model again.") from None
         if external_files(guard):
-            raise ModelError(f"{model.path}: metadata {KEY} refers to other files. Create the model again.")
+            raise ModelError(f"{model.path}: metadata {KEY} refers to external data files. Create the model again.")
         made = {info.name for info in guard.graph.output}
         left = [choice for choice in self.taken if made & set(choice.reads)]
         self._conditions = _Conditions(Model(guard, model.path), left) if left else None

@@ -157,7 +157,7 @@ class StagedGraph:
         try:
             session.run_with_iobinding(entry.binding)
         except REFUSALS as error:
-            raise ModelError(f"the model cannot run with these INT16 plans: {message_of(error)}") from None
+            raise ModelError(f"onnxruntime cannot run the model with INT16 plans: {message_of(error)}") from None
         entry.made = dict(zip(part.makes, entry.binding.get_outputs()))
         for name, value in entry.made.items():
             entry.binding.bind_ortvalue_output(name, value)
@@ -267,7 +267,7 @@ def _shape(name: str, types: Mapping[str, onnx.TypeProto]) -> Shape:
     tensor = types[name].tensor_type if name in types else onnx.TypeProto.Tensor()
     sizes = tuple(d.dim_value for d in tensor.shape.dim)
     if tensor.elem_type not in PLAIN or not tensor.HasField("shape") or not all(sizes):
-        raise Unplaceable(f"the type of {name!r} is not known")
+        raise Unplaceable(f"the type or shape of {name!r} is unknown")
     return onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type), sizes
 
 

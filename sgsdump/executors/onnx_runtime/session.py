@@ -261,8 +261,8 @@ def header(proto: onnx.ModelProto) -> onnx.ModelProto:
     """
     if not proto.opset_import:
         raise ModelError(
-            "the model declares no operator set: it is older than ONNX 1.0, which onnxruntime cannot run. "
-            "Export it again."
+            "the model declares no operator set, so the model is older than ONNX 1.0. onnxruntime cannot run "
+            "such a model. Export the model again."
         )
     lowered = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import, functions=proto.functions)
     if proto.ir_version > LOWEST_IR:
@@ -301,14 +301,16 @@ def _lower(imports: Iterable[onnx.OperatorSetIdProto], nodes: Iterable[NodeProto
     for entry in imports:
         if entry.domain not in MAIN_DOMAINS or entry.version <= max(LOWEST_OPSET, newest_opset()):
             continue
-        takes = f"onnxruntime {ort.__version__} supports opsets up to {newest_opset()}. Export the model with that one."
+        takes = (
+            f"onnxruntime {ort.__version__} supports opsets up to {newest_opset()}. Export the model with this opset."
+        )
         if entry.version > onnx.defs.onnx_opset_version():
             raise ModelError(f"the model has opset {entry.version}; {takes}")
         for node in all_nodes(nodes):
             changed = _changed(node, entry.version)
             if changed:
                 raise ModelError(
-                    f"the model has opset {entry.version}, and {node.op_type} changed in opset {changed}; {takes}"
+                    f"the model has opset {entry.version}, but {node.op_type} changed in opset {changed}; {takes}"
                 )
         entry.version = newest_opset()
 

@@ -1,4 +1,4 @@
-"""Make the fixed model and the range of every tensor from a float model, images and input_config.ini.
+"""Create the fixed model and compute the range of every tensor from a float model, images and input_config.ini.
 
 examples:
   sgsdump calibrate -m net.onnx -i images/ -n preprocess.py --input-config input_config.ini -o net_fixed.onnx
@@ -9,13 +9,13 @@ examples:
 
 the fixed model:
   An ONNX file of standard operators that compute the same integers as the
-  hardware. sgsdump simulate -t Fixed and onnxruntime run it. Operators without
-  an integer rule are listed at the end, with their substitute
-  (docs/exact_integers.md).
+  hardware. Run this file with sgsdump simulate -t Fixed or with onnxruntime.
+  At the end, calibrate lists each operator without an integer rule, and the
+  method used instead (docs/exact_integers.md).
 
 the levels (--quant-level):
-        weights per channel  activation ranges fitted  INT16 proposed
-  L1                                                   (minimum and maximum)
+        weights per channel  activation ranges fitted  raised to INT16
+  L1                         (minimum and maximum)
   L2    x
   L3    x                    x
   L4    x                                              x
@@ -34,24 +34,25 @@ your own ranges (--quant-file):
   Without --quant-level, tensor_weight_calibration.txt beside the file gives the
   level. With log/tensor_min_max.txt of the SDK's calibrator, the fixed model is
   identical to the SDK's; tensor_chn.txt, softmax_lut_range.txt and, above L1,
-  tensor_weight_calibration.txt are read from the same folder. The level gives
-  the ranges that the file lacks. Only the quant file raises convolutions to
-  INT16: with --quant-file, L5 has the same effect as L3, and L4 the same effect
-  as L2. Weight ranges of tensor_min_max.txt are used at L1 only.
+  tensor_weight_calibration.txt are read from the same folder. Ranges that the
+  file lacks are computed with the method of the level. Only the quant file
+  raises convolutions to INT16: with --quant-file, L5 has the same effect as L3,
+  and L4 the same effect as L2. Weight ranges of tensor_min_max.txt are used at
+  L1 only.
 
 files in the folder log/ (files of an older run are replaced, all others kept):
   tensor_min_max.txt     ranges of all tensors
   tensor_chn.txt         ranges of the output channels of convolutions
   softmax_lut_range.txt  ranges of the lookup tables of softmax operators
   tensor_weight.txt, tensor_weight_calibration.txt
-                         above L1: weights of the convolutions, and weights with
-                         their ranges; models with more than four million
-                         weights get files without weight values
+                         at levels above L1: weights of the convolutions,
+                         and weights with their ranges; models with more than
+                         four million weights get files without weight values
 
 DebugConfig.txt:
-  disableDomainFuseOps in ./DebugConfig.txt keeps every layer visible, except a
-  convolution directly before its Relu, Clip, LeakyRelu or PRelu. The hardware
-  computes these two operators in one step.
+  disableDomainFuseOps in ./DebugConfig.txt makes calibrate keep the output of
+  every layer, except a convolution directly before its Relu, Clip, LeakyRelu or
+  PRelu. The hardware computes the convolution and this activation in one step.
 
 a cluster (--scheduler):
   A Dask cluster (pip install 'sgsdump[cluster]') runs the model on the images.
@@ -161,7 +162,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--range-room",
         action="store_true",
         help=(
-            "widen INT16 ranges by half or more, because other images can have values outside the calibration ranges"
+            "make INT16 ranges wider by at least half, because other images can have values outside calibration ranges"
         ),
     )
     output = parser.add_argument_group("output")

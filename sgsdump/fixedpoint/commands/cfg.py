@@ -13,7 +13,7 @@ the files:
   Existing files are never overwritten.
 
 input_config.ini of a model (-m):
-  The inputs and outputs in the file are the inputs and outputs of the model.
+  The file lists all inputs and outputs of the model.
   Colour order, mean and std_value come from running the preprocess file (-n) on
   images of one colour. If an image (-i) is given, the settings are checked on
   this image. diagnose infers the same settings.
@@ -56,7 +56,7 @@ class Options:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="file to write (default: list all names)")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="template to write (default: list all templates)")
     output = parser.add_argument_group("output")
     add_output(output, "file to write, or a folder for the file (default: NAME in the current folder)", "PATH")
     model = parser.add_argument_group("input_config.ini of a model")

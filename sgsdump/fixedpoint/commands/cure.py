@@ -19,12 +19,13 @@ the cures:
             the images
 
 how cures are judged:
-  The cured model has the same inputs, outputs and tensors as your model. Each
-  cure runs in the integers of the hardware and is compared with your float
-  model on held-out images: each fold of -i in turn, or --validate. A cure that
-  does not help is skipped. sgsdump cure prints how much the outputs of the
-  float model change. With fewer than 12 different images, no images are held
-  out, and only INT16 ranges are widened.
+  The cured model has the same inputs, outputs and tensors as your model. After
+  each cure, the model runs in the integers of the hardware. The outputs are
+  compared with the outputs of your float model on held-out images: each fold
+  of -i in turn, or --validate. A cure that does not help is skipped. sgsdump
+  cure prints how much the outputs of the float model change. With fewer than
+  12 different images, no images are held out, and only INT16 ranges are
+  widened.
 
 output files:
   cured.onnx        the cured model; calibrate this model with the same images

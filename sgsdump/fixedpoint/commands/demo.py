@@ -1,4 +1,4 @@
-"""Run the whole loop (calibrate, simulate, compare, tune) on an embedded sample model.
+"""Run the whole loop (calibrate, simulate, compare, tune) on a built-in model.
 
 examples:
   sgsdump demo

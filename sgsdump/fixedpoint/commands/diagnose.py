@@ -10,7 +10,7 @@ examples:
 what it does:
   It calibrates on all images, makes the fixed model, and judges its outputs on
   all images. It compares every layer on the images with the largest output
-  error, and measures how much each convolution loses at INT8.
+  error, and measures the contribution of each convolution to the output error.
 
 assumptions:
   Assumptions are printed first. Without --input-config, inputs are assumed to
@@ -37,20 +37,21 @@ files in the folder -o (an existing folder is renamed):
   input_config.ini        your configuration file or the inferred configuration
                           file; its tensor_arrays lists the tensors that should
                           become INT16
-  advised.quant.json .pkl if INT16 is recommended: a quant file for
-                          --quant-file, with the recommended INT16 convolutions
-                          and wider INT16 ranges
+  advised.quant.json .pkl a quant file for --quant-file, written only if INT16
+                          is recommended; the quant file raises the recommended
+                          convolutions to INT16, and its INT16 ranges are wider
+                          than the calibration ranges
   cured.onnx              with --cure: the float model, rewritten so that INT8
-                          loses less accuracy, and a quant file with its
-                          calibration ranges
-  planned.onnx            with --cure, if INT8 with cured.onnx is not accurate
-                          enough: the rewritten model, with a quant file that
+                          loses less accuracy; a quant file contains the
+                          calibration ranges of the rewritten model
+  planned.onnx            with --cure, if cured.onnx is not accurate enough at
+                          INT8: a rewritten float model, and a quant file that
                           also raises convolutions to INT16
 
 a model quantised with another tool (--fixed QUANTISED.onnx):
   --fixed accepts an ONNX model with QDQ nodes, QOperator nodes or dynamic
   quantisation. Each quantised tensor and weight is tested alone in the float
-  model; the advice keeps the worst ones in float. It uses the terms of
+  model. The advice names operators to keep in float, in the terms of
   onnxruntime, NNCF, ModelOpt, AIMET or Quark. With such a model, the folder -o
   also contains quantised.csv, but no input_config.ini
   (docs/debug_a_quantised_onnx.md).
@@ -58,13 +59,14 @@ a model quantised with another tool (--fixed QUANTISED.onnx):
 held-out images:
   With 12 or more different images, the expected error is measured on images
   that calibration does not use, plus one standard error. There are 3 folds of
-  the images, or 2 folds with 24 or more images. With --validate, its images are
-  held out instead.
+  the images, or 2 folds with 24 or more images. With --validate, the images of
+  --validate are held out instead.
 
 your metric:
   --metric FILE.py:f calls f(outputs, float_outputs) -> number for every image.
   The mean metric is printed for the float model, the fixed model, the fixed
-  model with the advice, and the fixed model with every convolution at INT16.
+  model with the recommended changes, and the fixed model with every convolution
+  at INT16.
 
 a cluster (--scheduler):
   A Dask cluster (pip install 'sgsdump[cluster]') runs the model on the images.

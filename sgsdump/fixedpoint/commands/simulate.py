@@ -13,9 +13,11 @@ DebugConfig.txt:
   only a summary of the outputs.
 
 the dump:
-  sigma_outtensor_dump.bin in the folder path= of DebugConfig.txt, or in $HOME
-  if path= is empty. With several images, each dump has the name of its image:
-  sigma_outtensor_dump_cat.bin. The dumps of a data loader script are numbered.
+  The dump is the file sigma_outtensor_dump.bin. The line path=FOLDER of
+  DebugConfig.txt selects the folder of this file; without a folder, the file is
+  written to $HOME. With several images, each dump has the name of its image:
+  sigma_outtensor_dump_cat.bin. With a data loader script, the dumps are
+  numbered: sigma_outtensor_dump_0.bin, sigma_outtensor_dump_1.bin.
 """
 
 from __future__ import annotations

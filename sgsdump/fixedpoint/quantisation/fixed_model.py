@@ -262,4 +262,6 @@ def _check_names(model: Model, config: InputConfig) -> None:
     ):
         for name in named:
             if name not in existing:
-                raise ConfigError(f"input_config: {kind} names {name!r}, but the model has {', '.join(existing)}")
+                raise ConfigError(
+                    f"input_config: {kind} names {name!r}, but the names in the model are {', '.join(existing)}"
+                )

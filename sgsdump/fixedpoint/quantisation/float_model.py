@@ -205,7 +205,7 @@ def simplify(model: Model, feeds: Runs | None = None, outside: bool = False) -> 
     cannot be sorted, and for a fixed model.
     """
     if is_fixed(model):
-        raise ModelError(f"{model.path} is a fixed model. Pass the float model that it was made from")
+        raise ModelError(f"{model.path} is a fixed model. Pass the float model from which this fixed model was made")
     if is_of_sim(model.proto):
         return model
     ordered = type(model.proto)()

@@ -59,7 +59,7 @@ def advice_verdict(
     """Return the error of the outputs, the inputs to raise and the gain, or that no INT16 is needed.
 
     names  words of tensor_arrays to write.
-    exact  outputs in the chip's integers.
+    exact  outputs with the chip's integer arithmetic.
     rows   comparison of the fixed model's dump with the float model's; empty without dumps.
     """
     lines = list(_measured_lines(measurement, exact, limits)) if measurement and exact else []
@@ -101,7 +101,7 @@ def advice_json(
 ) -> str:
     """Return every convolution with its verdict, reason and figures as JSON, in full precision.
 
-    exact  outputs in the chip's integers, among others with ``tensor_arrays`` raised.
+    exact  outputs with the chip's integer arithmetic, among others with ``tensor_arrays`` raised.
     """
     plans = {"all_8": exact.all_8.sums, "all_16": exact.all_16.sums} if exact else {}
     plans |= {"tensor_arrays": exact.raised.sums} if exact and exact.raised else {}
@@ -164,8 +164,8 @@ def _measured_lines(measurement: Measurement, exact: Exact, limits: Thresholds) 
         yield f"  {'mean':<{width}}" + "".join(f"  {output_error(totals):12.4f}" for _, totals in columns)
     if exact.raised is not None and exact.foreseen is not None:
         yield (
-            "The float approximation that ranks the convolutions predicted an output error of "
-            f"{output_error(exact.foreseen):.4f} with these convolutions at INT16, and "
+            "A float approximation ranked the convolutions. Output error in this approximation: "
+            f"{output_error(exact.foreseen):.4f} with these convolutions at INT16, "
             f"{output_error(measurement.all_8):.4f} with all convolutions at INT8."
         )
     if not exact.all_16.good(limits):

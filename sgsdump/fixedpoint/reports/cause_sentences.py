@@ -14,6 +14,7 @@ from sgsdump.reports.text import counted, number, percent
 
 MOST_CAUSES = 3
 _NONE: Mapping[str, str] = MappingProxyType({})
+_PREFIXES = MappingProxyType({"spread": "No single cause", "part": "No cause to fix"})
 
 
 def first_lines(findings: Sequence[Finding]) -> Iterator[str]:
@@ -28,7 +29,7 @@ def source_lines(sources: Sequence[Finding]) -> Iterator[str]:
     """Yield where the output error comes from: the causes, the largest part, or the many convolutions."""
     if sources:
         text = cause_text(sources[0])
-        yield f"No single cause: {text}." if sources[0].kind in ("spread", "part") else f"Cause: {text}."
+        yield f"{_PREFIXES.get(sources[0].kind, 'Cause')}: {text}."
     yield from further_lines(sources)
 
 
@@ -76,7 +77,7 @@ def int16_is_not_enough(limits: Thresholds, always_8: Sequence[str] = (), look: 
     always_8  convolutions that read an image.
     look      whether no other remedy is known.
     """
-    but = f" except {listed(always_8)}, which read an image and always have 8 bits," if always_8 else ""
+    but = f" except {listed(always_8)}, which read an image and always have 8 bits," if always_8 else ","
     where = " Check the calibration ranges and the calibration images." if look else ""
     return (
         f"INT16 is not enough to correct the model: even with every convolution at INT16{but} an output "
@@ -106,8 +107,8 @@ def output_text(finding: Finding, labels: Mapping[str, str] = _NONE) -> str:
     if reason == "hardly moved":
         return (
             f"{text} (the given images barely affect this output: its values span only "
-            f"{figures['seen']:.3g}, although its range spans {figures['reaches']:.3g}; its largest "
-            f"error is {figures['largest_error']:.3g})"
+            f"{figures['seen']:.3g}; with the calibration images, the values span {figures['reaches']:.3g}; its "
+            f"largest error is {figures['largest_error']:.3g})"
         )
     if reason == "drowned":
         return (
@@ -142,8 +143,10 @@ def _short_cause(finding: Finding) -> str:
             f"{finding.layer} ({finding.op_type}), which reads the image, causes "
             f"{percent(figures['brings'])} of the error"
         )
-    back = f"INT16 removes {percent(figures['gives_back'])}, " if figures["gives_back"] > 0 else ""
+    back = (
+        f"INT16 for this tensor alone removes {percent(figures['gives_back'])}, " if figures["gives_back"] > 0 else ""
+    )
     return (
-        f"tensor {finding.facts['input']}, input of {finding.layer} ({finding.op_type}): {back}INT8 causes "
-        f"{percent(figures['brings'])} of the error"
+        f"tensor {finding.facts['input']}, input of {finding.layer} ({finding.op_type}): {back}INT8 for this "
+        f"tensor alone causes {percent(figures['brings'])} of the error"
     )

@@ -53,14 +53,13 @@ def summary(cured: Cured) -> str:
         )
     return (
         f"cured ({taken}); expected error on other images: {errors(cured.expected)}, which is "
-        f"{cured.expected_gain:.3g} times the original error (new error divided by original error: "
-        f"{_spread(cured.by_image)})"
+        f"{cured.expected_gain:.3g} times the original error ({_spread(cured.by_image)})"
     )
 
 
 def _spread(by_image: Sequence[float]) -> str:
     """Return the median and the worst of the held-out images."""
-    return f"median image {median(by_image):.3g}, worst image {max(by_image):.3g}"
+    return f"median image: {median(by_image):.3g} times, worst image: {max(by_image):.3g} times"
 
 
 def text(cured: Cured) -> str:

@@ -534,12 +534,13 @@ def _promised(diagnosis: Diagnosis, advice: MeasuredAdvice, promise: Promise) ->
     if held_out is None:
         before, images = output_error(advice.outputs.sums), counted(len(advice.outputs.pictures), "image")
         return (
-            f"Output error: {before:.3g} → {promise.error:.3g}, {state} (measured in the chip's integers on {images})."
+            f"Output error: {before:.3g} → {promise.error:.3g}, {state} (measured with the chip's integer arithmetic "
+            f"on {images})."
         )
     before, after = held_out.expected(AS_IT_IS).expected, held_out.expected(PLAN)
     return (
         f"Expected output error on new images: {before:.3g} → {after.expected:.3g}, {state} (measured "
-        "in the chip's integers)."
+        "with the chip's integer arithmetic)."
     )
 
 

@@ -50,14 +50,14 @@ def cause_text(finding: Finding, images: int = 0) -> str:
         )
     if reason == "misread":
         return (
-            f"the operators that read Softmax {finding.layer} use {finding.figures['factor']:.2g} "
-            "times the true scale of its output, as in the SDK's fixed model. INT16 does not correct "
+            f"the operators that read the output of Softmax {finding.layer} assume {finding.figures['factor']:.2g} "
+            "times the true scale of this output, as in the SDK's fixed model. INT16 does not correct "
             f"this error in {listed(list(finding.names), MOST_NAMED)}"
         )
     if reason == "picture":
         return (
-            f"operator {_operator(finding)} reads the image, so its input always has 8 bits. {on}: with all other "
-            f"convolutions at INT16, {percent(finding.figures['brings'])} of the error remains"
+            f"operator {_operator(finding)}, which cannot be raised to INT16, because it reads the 8-bit image. "
+            f"{on}: with all other convolutions at INT16, {percent(finding.figures['brings'])} of the error remains"
         )
     if "together" in finding.figures:
         return (
@@ -69,7 +69,8 @@ def cause_text(finding: Finding, images: int = 0) -> str:
     if reason == "clipped":
         return (
             f"the calibration range of tensor {finding.facts['input']}, input of {_operator(finding)}, is too narrow "
-            f"for its values. {on}: a range that fits removes {percent(finding.figures['gives_back'])} of the error"
+            f"for its values. {on}: INT16 with a wider range removes "
+            f"{percent(finding.figures['gives_back'])} of the error"
         )
     if is_of_weights(finding):
         return (
@@ -102,24 +103,24 @@ def _part_text(finding: Finding, on: str) -> str:
         least = (
             f"only {figures['left']:.3g} of {figures['error']:.3g} remains"
             if figures["left"] < figures["error"]
-            else "the error is no smaller"
+            else "the error does not decrease"
         )
         return (
-            f"the output error is within the limits, and its largest part comes from {_operator(finding)}. This "
-            "operator reads the image, so its input always "
-            f"has 8 bits. {on}: with all other convolutions at INT16, {least}"
+            f"the output error is within the limits. Its largest part comes from {_operator(finding)}, which "
+            f"cannot be raised to INT16, because it reads the 8-bit image. {on}: with all other "
+            f"convolutions at INT16, {least}"
         )
     if reason == "clipped":
         return (
-            "the output error is within the limits, and its largest part comes from the calibration range of "
-            f"{finding.facts['input']}, input of "
-            f"{_operator(finding)}, which is too narrow for its values"
+            "the output error is within the limits. Its largest part comes from tensor "
+            f"{finding.facts['input']}, input of {_operator(finding)}. The calibration range of this tensor is too "
+            "narrow for the tensor's values"
         )
     what = f"tensor {finding.facts['input']}, input of {_operator(finding)}"
     if is_of_weights(finding):
         what = f"the weights of {_operator(finding)}, which have the bit width of its input {finding.facts['input']}"
     return (
-        f"the output error is within the limits, and its largest part comes from {what}. {on}: raising this input to "
+        f"the output error is within the limits. Its largest part comes from {what}. {on}: raising this input to "
         "INT16 removes "
         f"{_removed(finding)}"
     )

@@ -92,7 +92,7 @@ def _draw_errors(axes: Axes, result: Pareto, cost: Cost) -> None:
         *_points([*best, *reach]), color="tab:blue", drawstyle="steps-post", label="smallest error up to each size"
     )
     errors = [row.error for row in result.rows]
-    axes.plot(*_points(zip(sizes, errors)), "o", color="tab:blue", label="plans of the table (chip's integers)")
+    axes.plot(*_points(zip(sizes, errors)), "o", color="tab:blue", label="plans (chip's integer arithmetic)")
     predicted = ((size, row.predicted) for size, row in zip(sizes, result.rows) if row.predicted > 0)
     axes.plot(*_points(predicted), "x", color="tab:red", markersize=7, label="predicted for the table")
     taken = cost(result.taken.rate, result.taken.macs16)

@@ -130,17 +130,17 @@ def ending_lines(result: Pareto) -> Iterator[str]:
     if result.enough is not None and result.enough is not taken:
         small, large, of_what = _costs_of(result.cost, result.enough, taken)
         yield (
-            f"plan *: a smaller plan with {small:.3f} of the {of_what} already removes 95 % of the "
-            f"error that INT16 can remove. The additional {large - small:.3f} in plan * change the "
-            f"error {result.enough.error:.3g} → {taken.error:.3g}"
+            f"plan *: a smaller plan already removes 95 % of the error that INT16 can remove. The smaller "
+            f"plan's share of {of_what} is {small:.3f}. Plan * increases this share by {large - small:.3f}, "
+            f"and changes the error {result.enough.error:.3g} → {taken.error:.3g}"
         )
     yield from _expected_lines(result)
     yield from _metric_lines(result)
     if result.effort.off:
         searched = "" if math.isnan(taken.searched) else f" (approximation: {taken.searched:.3g})"
         yield (
-            f"plan *: chosen by its error in the chip's integers, which is {taken.error:.3g}{searched}; "
-            f"{how_far(result)}"
+            "plan *: chosen by its error with the chip's integer arithmetic. "
+            f"This error is {taken.error:.3g}{searched}; {how_far(result)}"
         )
     yield from _held_lines(result)
 
@@ -184,38 +184,36 @@ def _held_lines(result: Pareto) -> Iterator[str]:
     )
     if held.float_metric is not None and taken.outputs.held_metric is not None:
         yield (
-            f"held out: the metric is {taken.outputs.held_metric:.4g} for plan * and "
-            f"{held.float_metric[1]:.4g} for the float model (on the images of the search: "
-            f"{taken.outputs.metric:.4g} for plan * and {held.float_metric[0]:.4g} for the float "
-            "model)"
+            f"held out: the metric is {taken.outputs.held_metric:.4g} for plan * and {held.float_metric[1]:.4g} for "
+            f"the float model. On the images of the search, the metric is {taken.outputs.metric:.4g} for plan * and "
+            f"{held.float_metric[0]:.4g} for the float model"
         )
     if not held.confirmed:
         yield (
             "warning: * is not recommended: on held-out images its error is much larger, and so is the error of every "
-            "larger plan that was run; judge on more images (--evaluate), or calibrate on images more like these (-i)"
+            "larger plan that was run; judge on more images (--evaluate), or give calibration images (-i) that "
+            "are more like the held-out images"
         )
     elif held.beyond:
         rates = ", ".join(f"{rate:.3f}" for rate in held.beyond)
         yield (
-            f"The plan marked * was chosen instead of the smaller plan ({rates} of the INT16 bytes), "
-            "because the smaller plan has a much larger error on held-out images"
+            "plan * was chosen because smaller plans have a much larger error on held-out images. Size of the weights "
+            f"with the smaller plans: {rates} of the size with all convolutions at INT16"
         )
 
 
 def how_far(result: Pareto) -> str:
     """Return the error of the search's approximation on the plans that were also run in integers."""
     low, high = min(result.effort.off), max(result.effort.off)
-    plans = f"on the {len(result.effort.off)} plans run in both"
+    plans = f"on the {len(result.effort.off)} plans run in both the approximation and the chip's integer arithmetic"
     if max(-low, high) < WITHIN:
-        return f"the approximation was within {100 * WITHIN:.0f} % of the error in the chip's integers {plans}"
+        return f"{plans}, these two errors of a plan differ by less than {100 * WITHIN:.0f} %"
     below = f"{100 * -low:.0f} % below to " if low < 0 else ""
-    return (
-        f"{plans} (the approximation and the chip's integers), the error in the chip's integers is "
-        f"{below}{100 * max(high, 0):.0f} % above the approximation"
-    )
+    above = f"{below}{100 * max(high, 0):.0f} % above"
+    return f"{plans}, the error with the chip's integer arithmetic is {above} the error in the approximation"
 
 
 def _costs_of(cost: str, smaller: Row, larger: Row) -> tuple[float, float, str]:
     if cost == BYTES:
-        return smaller.rate, larger.rate, "bytes"
+        return smaller.rate, larger.rate, "the INT16 weight size"
     return smaller.macs16 or 0.0, larger.macs16 or 0.0, "multiplications at INT16"

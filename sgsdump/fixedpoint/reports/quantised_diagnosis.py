@@ -178,11 +178,11 @@ def details(diagnosis: QuantisedDiagnosis) -> Iterator[str]:
         )
     if diagnosis.left_out:
         yield (
-            "The contributions of these tensors were not measured, because of the tensor type: "
+            "The contributions of these tensors were not measured, because sgsdump cannot round to their types: "
             f"{listed(list(diagnosis.left_out), MOST_NAMED)}."
         )
     if diagnosis.not_run:
-        yield (f"The model file could not be measured in onnxruntime with default kernels: {diagnosis.not_run}.")
+        yield (f"The error that onnxruntime's default kernels add could not be measured: {diagnosis.not_run}.")
 
 
 def _kernel_steps(kernels: KernelLoss, quantiser: str) -> Iterator[Step]:

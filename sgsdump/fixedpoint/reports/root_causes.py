@@ -83,7 +83,8 @@ def _odd(finding: Finding) -> str:
     text = (
         f"calibration {'image' if len(names) == 1 else 'images'} {listed(list(names), MOST_NAMED)} {has} values "
         f"{figures['times']:.1f} times as large as those of the other images. Without "
-        f"{'it' if len(names) == 1 else 'them'}, {_errors(figures)} on the {counted(others, 'other image')}"
+        f"{'this image' if len(names) == 1 else 'these images'}, {_errors(figures)} "
+        f"on the {counted(others, 'other image')}"
     )
     if figures["wide_after"] < figures["wide"]:
         text += (
@@ -105,20 +106,20 @@ def _unlike(finding: Finding) -> str:
 def _wide(finding: Finding) -> str:
     figures = finding.figures
     if len(finding.names) == 1:
-        return f"the calibration range of {_ranged(finding)}. With a range that fits, {_errors(figures)}"
+        return f"the calibration range of {_ranged(finding)}. After calibration on the given images, {_errors(figures)}"
     return (
-        f"the calibration ranges of {figures['layers']:.0f} of {figures['of']:.0f} layers are "
-        f"{figures['times']:.1f} times as wide as the given images need; the first of these tensors "
-        f"is {finding.facts['input']}. After calibration on the given images, {_errors(figures)}"
+        f"the calibration ranges of {figures['layers']:.0f} of {figures['of']:.0f} layers are wider "
+        f"than the given images need: {figures['times']:.1f} times as wide in the median; the ratio is largest for "
+        f"tensor {finding.facts['input']}. After calibration on the given images, {_errors(figures)}"
     )
 
 
 def _clipped(finding: Finding) -> str:
     figures = finding.figures
-    more = f", and of {counted(len(finding.names) - 1, 'more tensor')}" if len(finding.names) > 1 else ""
+    more = f". The same applies to {counted(len(finding.names) - 1, 'more tensor')}" if len(finding.names) > 1 else ""
     return (
         f"the calibration range of {_ranged(finding)}{more}. {percent(figures['outside'])} of the "
-        f"values are outside the calibration range. With ranges that fit, {_errors(figures)}"
+        f"values are outside the calibration range. After calibration on the given images, {_errors(figures)}"
     )
 
 
@@ -212,9 +213,9 @@ def _joined(values: list[float]) -> str:
 def _still(finding: Finding) -> str:
     figures = finding.figures
     return (
-        f"the given images barely affect output {finding.layer}: its values span only "
-        f"{figures['seen']:.3g}, although its range spans {figures['reaches']:.3g}. Its largest error "
-        f"is {figures['largest_error']:.3g}. Relative errors are not meaningful for this output"
+        f"the given images barely affect output {finding.layer}: on these images, the values of the output span only "
+        f"{figures['seen']:.3g}; with the calibration images, the values span {figures['reaches']:.3g}. The largest "
+        f"error of the output is {figures['largest_error']:.3g}. Relative errors are not meaningful for this output"
     )
 
 
@@ -228,8 +229,8 @@ def _untrained(finding: Finding) -> str:
         return text
     told, done = (_normalised(figures, word) for word in ("told", "done"))
     return (
-        f"{text}. The images are normalised with {told}. If the images are normalised with {done}, the "
-        f"channel means are {_far(figures, '_after')}"
+        f"{text}. The images are normalised with {told}. With {done} instead, the channel means are "
+        f"{_far(figures, '_after')}"
     )
 
 
@@ -237,7 +238,7 @@ def _far(figures: Mapping[str, float], word: str) -> str:
     off, times = figures[f"deviations{word}"], figures[f"times{word}"]
     digits = 0 if off >= 10 else 2
     return (
-        f"off by {off:.{digits}f} standard deviations from the training data, and the spread of the "
+        f"{off:.{digits}f} standard deviations from the means in the training data, and the spread of the "
         f"values is {times:.3g} times the spread in the training data"
     )
 
@@ -287,7 +288,7 @@ def _to_order(finding: Finding) -> str:
     if by == "fixed":
         return (
             f"if the model was trained on {order}, write {order} into input_config.ini; otherwise "
-            "convert the model again with the order of input_config.ini"
+            "convert the model again with the colour order of input_config.ini"
         )
     return "calibrate again with the correct input_config.ini"
 

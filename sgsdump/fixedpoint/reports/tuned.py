@@ -88,7 +88,7 @@ def search_details(result: Pareto) -> list[str]:
     )
     if result.effort.off:
         searched = "" if math.isnan(taken.searched) else f"; the search estimated {taken.searched:.3g} for this plan"
-        lines.append(f"All errors are measured in the chip's integers{searched}.")
+        lines.append(f"All errors are measured with the chip's integer arithmetic{searched}.")
     return lines
 
 

@@ -48,8 +48,8 @@ def not_recommended(worths: Worths) -> str:
     return (
         f"Not recommended: {what} at INT16. On {counted(worths.pictures[1], 'held-out image')}, "
         f"{after} of the squared error remains with this plan. On the images used to choose the plan, "
-        f"{before} of the squared error remains. Judge on more images (--evaluate), and calibrate on "
-        "images like the held-out images (-i)."
+        f"{before} of the squared error remains. Judge on more images (--evaluate). With -i, give "
+        "calibration images that are like the held-out images."
     )
 
 

@@ -145,7 +145,7 @@ Conv | with auto_pad SAME_UPPER and no strides | convert | UnboundLocalError: lo
     before assignment | aw_nostride
 Conv | with auto_pad SAME_UPPER and dilations | convert | onnxruntime: Dilation not supported for
     AutoPadType::SAME_UPPER | aw_dil2
-Conv | with auto_pad SAME_UPPER and either strides or a kernel of even size | calibrate | NO STATISTICS | au_k3s2 |
+Conv | with auto_pad SAME_UPPER, and a stride above 1 or a kernel of even size | calibrate | NO STATISTICS | au_k3s2 |
     padded_unevenly
 MaxPool AveragePool GlobalMaxPool GlobalAveragePool | of a Transpose | convert | AssertionError | pn_max |
     of_transpose
@@ -180,7 +180,7 @@ Resize | with mode nearest and a non-integer scale factor | simulate | Drv_Bdma_
 Upsample | with scales as an attribute (opset 8) | convert | IndexError: list index (1) out of range | rz_upsample8
 (reducing) | with axes as an input | convert | IndexError: list index out of range | q_reducesum13 | axes_as_input
 (reducing) | of all axes | convert | IndexError: list index (0) out of range | re_reduce_all | no_axes
-(reducing) | over several axes that are neither H, W nor C, H, W | convert | only support multi axes [2,3] |
+(reducing) | over several axes other than (H, W) and (C, H, W) | convert | only support multi axes [2,3] |
     re_reduce_neg | odd_axes
 (reducing) | over a negative axis | simulate | CRASH | x_reducemean_m1 | from_the_end
 ReduceMax ReduceSum | over C, H and W | simulate | CRASH | q_reducemax_123_1 | three_axes
@@ -286,7 +286,7 @@ CAFFE_CHANGED: tuple[tuple[str, str, str, str, Callable[[Any], bool]], ...] = tu
 )
 # Weights of a caffemodel that are in other fields than `data`: what, stage, words and probe.
 OTHER_WEIGHTS = (
-    "weights as doubles (`double_data`) or half-precision numbers (NVCaffe's `raw_data`): save them as floats",
+    "weights as doubles (`double_data`) or half-precision numbers (NVCaffe's `raw_data`): save them as float32",
     "convert",
     "ValueError: cannot reshape array of size 0",
     "hf_half",

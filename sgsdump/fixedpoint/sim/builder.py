@@ -53,7 +53,7 @@ class Builder:
         attributes = {key: value for key, value in attributes.items() if value is not None}
         empty = next((key for key, value in attributes.items() if isinstance(value, (list, tuple)) and not value), None)
         if empty is not None:
-            raise FormatError(f"has the operator {outputs[0]!r} whose list {empty} is empty")
+            raise FormatError(f"has an empty list as attribute {empty} of the operator {outputs[0]!r}")
         self.nodes.append(helper.make_node(kind, list(inputs), outputs, name=outputs[0], **attributes))
         return outputs[0]
 

@@ -213,7 +213,8 @@ def read(path: Path | str) -> SimFile:
         return of_bytes(path, data)
     except FormatError as error:
         raise ModelError(
-            f"{path}: the .sim model {error}. Is the file cut off or damaged? Copy it or convert the model again"
+            f"{path}: the .sim model {error}. Is the file cut off or damaged? Copy the file again, or convert the "
+            "model again"
         ) from None
 
 
@@ -294,10 +295,10 @@ def _tensor(table: Table, name: str, extents: list[tuple[int, int]]) -> SimTenso
         raise FormatError(f"has the tensor {name!r} with the impossible shape {list(shape)[:_MOST_AXES]}")
     buffer = table.number(2, "I")
     if buffer >= len(extents):
-        raise FormatError(f"has the tensor {name!r} in buffer {buffer}, but has only {len(extents)} buffers")
+        raise FormatError(f"has the tensor {name!r} with buffer index {buffer}, but has only {len(extents)} buffers")
     dtype = DTYPES.get(table.number(1, "b"))
     if dtype is None:
-        raise FormatError(f"has the tensor {name!r} of the unknown type {table.number(1, 'b')}")
+        raise FormatError(f"has a tensor {name!r} with the unknown type {table.number(1, 'b')}")
     memory = table.table(7)
     return SimTensor(
         name,

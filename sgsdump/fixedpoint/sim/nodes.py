@@ -258,7 +258,7 @@ def split(b: Builder, operator: SimOperator) -> None:
     if sum(sizes) != shape[axis] or len(sizes) != count:
         raise FormatError(
             f"has a {operator.kind} that splits an axis of length {shape[axis]} into the lengths "
-            f"{sizes[:8]}, which do not add up"
+            f"{sizes[:8]}. The lengths must add up to the axis length, with one length per output"
         )
     names = [b.made(operator, slot) for slot in range(count)]
     b.node("Split", [source.name, b.parameter(names[0], sizes)], names, axis=AXIS[axis] if len(shape) == 4 else axis)

@@ -235,7 +235,7 @@ def _weight_quants(
 def _scales(weights: SimTensor, filters: int) -> np.ndarray:
     scales = weights.quant.scale.astype(np.float64) if weights.quant is not None else np.zeros(0)
     if scales.size not in (1, filters) or not (scales > 0).all():
-        raise FormatError(f"has {scales.size} scales for the weights {weights.name!r} of {filters} filters")
+        raise FormatError(f"has {scales.size} scales for the {filters} filters of the weights {weights.name!r}")
     return scales
 
 

@@ -144,7 +144,7 @@ def _check(size: int, shape: Sequence[int], itemsize: int, blocks: Blocks) -> No
     if min(of_outputs) < min(_VECTOR, outputs) or min(of_inputs) < min(_VECTOR, inputs):
         raise FormatError(
             f"stores weights of shape {list(shape)} in blocks of {min(of_outputs + of_inputs)} channels, "
-            "too few for this shape"
+            "but this shape needs larger blocks"
         )
     count = math.prod(shape)
     if count > _MOST_DIAGONAL if blocks.diagonal else count * itemsize > size:

@@ -133,8 +133,8 @@ def _by_measure(conv: Convolution, evidence: Signs, measured: Measured, good: bo
     share = f"quantising only this input causes {_percent(measured.brings_share)} of the output error"
     rules = rules_text(evidence)
     if measured.clipped and not good:
-        gain = f"a range that fits removes {_percent(measured.gives_back)} of the output error"
-        return Advice(conv, NO, f"its range clips its values: {gain}; INT16 does not help", evidence, measured)
+        gain = f"INT16 with a wider range removes {_percent(measured.gives_back)} of the output error"
+        return Advice(conv, NO, f"its range clips its values: {gain}; INT16 alone does not help", evidence, measured)
     if max(measured.brings_share, measured.removes_share) >= MUCH and not good:
         reason = [f"{share}; raising only this input removes {_percent(measured.removes_share)}"]
         reason.append(rules or "no rule of thumb applies")

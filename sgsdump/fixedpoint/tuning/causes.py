@@ -27,7 +27,7 @@ from sgsdump.tensors.types import Range
 
 @dataclass(frozen=True, eq=False)
 class Exact:
-    """The outputs of three plans in the chip's integers.
+    """The outputs of three plans with the chip's integer arithmetic.
 
     raised    with the recommended inputs at INT16; None without a recommendation.
     foreseen  its sums in the float approximation.
@@ -44,7 +44,7 @@ WORTH_NAMING = 0.1
 # Image-reading convolutions are a cause if this share of the error remains with all others at INT16.
 MOST_OF_IT = 0.5
 ALONE_OF_PICTURE = 1 - math.sqrt(1 - MOST_OF_IT**2)
-# Number of candidates, ranked by the float approximation, that are run in the chip's integers.
+# Number of candidates, ranked by the float approximation, that are run with the chip's integer arithmetic.
 TRIED = 5
 # An error is spread over the fewest convolutions that remove this share of the error that all remove at INT16.
 SPREAD = 0.8
@@ -102,7 +102,7 @@ def named_causes(
     limits: Thresholds,
     left: Left,
 ) -> tuple[Finding, ...]:
-    """Name the causes of the output error, measured in the chip's integers.
+    """Name the causes of the output error, measured with the chip's integer arithmetic.
 
     Parameters
     ----------

@@ -128,7 +128,7 @@ def parse_objective(text: str, watched: Mapping[str, str]) -> Objective:
         if name not in watched_names:
             every_output = ", ".join(watched)
             raise ConfigError(
-                f"--objective: {name!r} is unknown. Use {MEAN}, {WORST}, or names of outputs: {every_output}"
+                f"--objective: {name!r} is unknown. Use '{MEAN}', '{WORST}' or names of outputs: {every_output}"
             )
     return Objective(MEAN, tuple(dict.fromkeys(watched_names[name] for name in names)))
 

@@ -70,7 +70,7 @@ def chosen(
             exact.score(proposed.plan)
     missing = sum(proposed.plan not in exact.scores for proposed in found.plans)
     if missing:
-        unrun = f"{missing} of the plans for {len(found.plans)} rates in the chip's integers"
+        unrun = f"{missing} of the plans for {len(found.plans)} rates with the chip's integer arithmetic"
         found = replace(found, complete=False, unsearched=(*found.unsearched, unrun))
     good = [plan for plan in exact.scores if reaches(plan)]
     if not good:
@@ -219,6 +219,6 @@ def _unreached(found: SearchResult, pool: PlanScores, exact: IntegerScores, targ
     every = "all " if found.exhaustive else "the "
     return (
         f"--target {target}: none of {every}{len(pool.scores)} plans tried reaches the target. The "
-        f"{len(exact.scores)} most promising plans were run in the chip's integers; the best of these "
+        f"{len(exact.scores)} most promising plans were run with the chip's integer arithmetic; the best of these "
         f"plans gives {best:.6g}. Set the target {number}{rest}"
     )

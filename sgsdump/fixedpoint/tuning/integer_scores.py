@@ -1,4 +1,4 @@
-"""Scores of plans in the chip's integers, on the images of a search, on all images, or on held-out images."""
+"""Scores of plans with the chip's integer arithmetic, on images of a search, on all images, or on held-out images."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from sgsdump.progress import SILENT, Progress, each
 
 
 def fixed_of(trial: PlanTrial, tensors: tuple[str, ...]) -> FixedModel:
-    """Return the fixed model with these words in ``tensor_arrays``, in the chip's integers."""
+    """Return the fixed model with these words in ``tensor_arrays``, with the chip's integer arithmetic."""
     config = replace(trial.config, tensor_arrays=tensors)
     return make_fixed(trial.model, trial.ranges, config, side=trial.side)
 

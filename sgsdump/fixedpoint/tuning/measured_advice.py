@@ -1,7 +1,8 @@
 """Measured advice on an existing fixed model: its output error, the causes, and the convolutions to raise.
 
 A float approximation ranks the candidates, each tried alone on a few images. The outputs, unchanged and with candidates
-raised, are measured in the chip's integers on all images. Inputs that the fixed model already has at INT16 stay there.
+raised, are measured with the chip's integer arithmetic on all images. Inputs that the fixed model already has at
+INT16 stay there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The result of ``tune``: plans with their costs (bytes, MACs at INT16), figures (error, COS, RMSE, metric) and files.
 
-Figures are measured in the chip's integers if the plans were run in integers (``integer_scores``).
+Figures are measured with the chip's integer arithmetic if the plans were run in integers (``integer_scores``).
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Row:
     macs16     share of all multiplications at INT16; None if shapes are unknown.
     predicted  error predicted by the search's model of the errors.
     searched   error measured by fake quantisation; NaN for a plan that was run in integers only.
-    error      error in the chip's integers (``combined_error``), as ``outputs`` are.
+    error      error with the chip's integer arithmetic (``combined_error``), as ``outputs`` are.
     way        share of the difference between the errors of INT8 and INT16 that the plan removes.
     """
 

@@ -103,7 +103,8 @@ def set_up(
     trial = PlanTrial(model, ranges, config, hardware=OnHardware(judging.side))
     if not trial.domains:
         raise ConfigError(
-            "there is no convolution to tune: none has constant weights and an input other than the image"
+            "there is no convolution to tune: tune needs a convolution that has constant weights and does not "
+            "read the image"
         )
     costs = costs_of(trial)
     costs.steering(judging.cost)

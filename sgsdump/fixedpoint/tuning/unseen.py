@@ -1,4 +1,4 @@
-"""Expected output error on new images, measured on held-out images in the chip's integers.
+"""Expected output error on new images, measured on held-out images with the chip's integer arithmetic.
 
 The images are divided into folds by their content: 3, or 2 from ``folds.MANY`` on. For each fold the model is
 calibrated on the images of the other folds, with the same options and the same room in its ranges. The fixed model of

@@ -1,9 +1,9 @@
 """Results of fixed models: output error and the user's metric, on judging images and on held-out images.
 
-The error is that of ``objective``, Σ(fixed - float)² / Σ float², in the chip's integers; its mean over the outputs. A
-plan is chosen on the judging images. It is not recommended if its remaining share of error on held-out images is BEYOND
-times its share on the judging images, and BEYOND times the share that INT16 leaves there. Nor is it recommended if it
-is within the limits on the judging images, but not on held-out images.
+The error is that of ``objective``, Σ(fixed - float)² / Σ float², with the chip's integer arithmetic; its mean over the
+outputs. A plan is chosen on the judging images. It is not recommended if its remaining share of error on held-out
+images is BEYOND times its share on the judging images, and BEYOND times the share that INT16 leaves there. Nor is it
+recommended if it is within the limits on the judging images, but not on held-out images.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``calibrate``: make the fixed model and the range of every tensor from a float model, images and input_config.ini."""
+"""``calibrate``: create the fixed model and compute all ranges from a float model, images and input_config.ini."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class How:
     threshold   L4, L5: largest change of the outputs for which a convolution stays at INT8
     fuse        omit tensors between operators that the hardware computes in one step
     range_room  widen INT16 ranges for unseen images
-    plan_of     fixed model whose INT16 convolutions become INT16 here too; the configuration and the level raise no
-                others
+    plan_of     fixed model that selects the INT16 convolutions; the configuration and the level then raise no
+                convolution
     """
 
     level: str
@@ -53,16 +53,16 @@ class How:
 
 @dataclass(frozen=True, eq=False)
 class FixedModel:
-    """A calibrated fixed model: ONNX model that computes with the hardware's integers.
+    """A calibrated fixed model: ONNX model that computes in the hardware's integer arithmetic.
 
     Attributes
     ----------
     model : Model
-        Fixed model; an argument of ``simulate``.
+        Fixed model in memory. To simulate this model, pass the ``FixedModel`` to ``simulate``.
     calibration : Calibration
         Ranges and statistics measured on the calibration data.
     imported : Imported
-        Float model that was calibrated, with the contents of the quant file.
+        The float model that was calibrated, and the entries of the quant file.
     fixed : fixed_model.FixedModel
         Type, scale and zero point of each tensor, with notes.
     how : How
@@ -113,7 +113,7 @@ class FixedModel:
         return {name: 8 * quant.dtype.itemsize for name, quant in self.fixed.plan.weights.items() if quant.dtype}
 
     def save(self, path: str | Path, log: str | Path | None = None) -> Path:
-        """Write the fixed model; if ``log`` is given, write its ranges too.
+        """Write the fixed model; if ``log`` is given, write the calibration ranges too.
 
         Parameters
         ----------
@@ -206,9 +206,11 @@ def calibrate(
         ``metric`` of the result has the mean of this function over the images, for the float model and for the fixed
         model.
     range_room : bool
-        If True, widen INT16 ranges by half or more for unseen images. Ranges of a quant file are not widened.
+        If True, make INT16 ranges at least 50 % wider than measured, for unseen images. Ranges of a quant file are not
+        widened.
     plan_of : str or Path, optional
-        Fixed model (``fixed.sim``, or made by ``calibrate``) whose INT16 convolutions become INT16 here too.
+        Another fixed model (``fixed.sim``, or made by ``calibrate``). The convolutions that this model computes at
+        INT16 are raised to INT16.
     **beside
         ``preprocess``: your preprocess file; for several inputs, one per input, separated by commas.
         ``input_config``: the path of input_config.ini. This file is required for images; for arrays, the settings are
@@ -249,7 +251,10 @@ def calibrate(
 
 
 def with_metric(made: FixedModel, feeds: Feeds, metric: UserMetric | None, progress: Progress) -> FixedModel:
-    """Return ``made`` with the mean metric of the float and fixed models. The metric's exceptions are not caught."""
+    """Return ``made`` with its ``metric`` set: the mean metric of the float model and of the fixed model.
+
+    The metric's exceptions are not caught.
+    """
     from sgsdump.fixedpoint.tuning.worth import metrics_of
     from sgsdump.models.feeds.by_content import PicturePairs
 
@@ -261,7 +266,7 @@ def with_metric(made: FixedModel, feeds: Feeds, metric: UserMetric | None, progr
 
 
 def level_of(told: str | None, quant_file: Path | None, plan_of: Path | None = None) -> str:
-    """Return the calibration level: the user's level, else the level in the quant file's log, else the default.
+    """Return the calibration level: the user's level, else L1 if the quant file is in a log of L1, else the default.
 
     If a plan or a quant file is given, the calibration level does not raise any convolution to INT16. Raises
     ConfigError if both a plan and a quant file are given.
@@ -272,7 +277,7 @@ def level_of(told: str | None, quant_file: Path | None, plan_of: Path | None = N
 
     if plan_of is not None:
         if quant_file is not None:
-            raise ConfigError("--quant-file and --plan-of both select the bits; give only one")
+            raise ConfigError("--quant-file and --plan-of both set the bit widths; give only one")
         return WITHOUT_BITS[told or DEFAULT]
     if quant_file is None:
         return told or DEFAULT
@@ -293,7 +298,7 @@ def _is_near(given: Range, seen: Range | None) -> bool:
 
 
 def calibrated(opened: OpenNetwork, feeds: Feeds, how: How, workers: Workers, progress: Progress) -> FixedModel:
-    """Calibrate an opened model and return its fixed model; errors of calibration and of the data are not caught."""
+    """Calibrate an opened model and return its fixed model. Errors of the calibration or the data are not caught."""
     from sgsdump.fixedpoint.quantisation.calibration import CalibrationOptions, calibrate, is_long
     from sgsdump.fixedpoint.quantisation.calibration_log import read_log
     from sgsdump.fixedpoint.quantisation.fixed_model import check_that_it_runs, make_fixed, rehearse

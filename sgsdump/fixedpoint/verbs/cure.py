@@ -47,12 +47,12 @@ def cure(
         Held-out images on which the cures are judged. By default, ``data`` is split into folds, and each fold is held
         out in turn.
     **beside
-        ``preprocess``, ``input_config``, ``weight_file`` and other options, see ``calibrate``.
+        ``preprocess``, ``input_config``, ``weight_file`` and other options, as in ``calibrate``.
 
     Returns
     -------
     Cured
-        Rewritten model with its ranges, and the effect of each cure. ``Cured.save`` writes the rewritten model and its
+        Rewritten model with its ranges, and the effect of each step. ``Cured.save`` writes the rewritten model and its
         ranges.
 
     Raises
@@ -80,8 +80,8 @@ def cured(
 ) -> Cured:
     """Apply cures to an opened model. ``feeds`` holds images to fit the cures and, optionally, held-out images.
 
-    Raises ConfigError if an image is used for fitting and is also held out. Exceptions that a cure raises are not
-    caught.
+    Raises ConfigError if an image is used for fitting and is also held out. If a cure raises an exception, the
+    caller receives this exception.
     """
     from sgsdump.fixedpoint.curing.cure import cure
     from sgsdump.fixedpoint.quantisation.fixed_model import rehearse

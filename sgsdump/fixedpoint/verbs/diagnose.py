@@ -125,7 +125,7 @@ def diagnose(
 
 
 def _untold(lines: Iterable[str]) -> None:
-    """Ignore the lines. In Python, the report contains these lines."""
+    """Print nothing: in Python, the returned report contains the lines."""
 
 
 def diagnosed_in(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diagnosed:
@@ -193,8 +193,8 @@ class Judged:
     every   images on which the outputs are judged.
     advice  advice for the model as it is; None if nothing could be measured.
     cause   cause to remove before any convolution is raised to INT16.
-    root    ``cause``, with the error and the advice that remain after it is removed.
-    worths  metric of the user, and errors on held-out images, if requested.
+    root    ``cause`` again, with the error and the advice for the model without this cause.
+    worths  the user's metric, and the errors on held-out images; None if neither is requested.
     unseen  errors on images that were not used for calibration or any choice, if there are such images.
     """
 
@@ -215,7 +215,7 @@ class Judged:
         return self.root.advice or (self.advice and replace(self.advice, promise=None))
 
     def without_promise(self) -> Judged:
-        """Return the judgement without the advised plan."""
+        """Return this judgement with the advised plan removed."""
         doubtful = self.advised and replace(self.advised, promise=None)
         if self.root is None:
             return replace(self, advice=doubtful)
@@ -397,12 +397,13 @@ def _advised_model(judged: Judged) -> Model | None:
 def _weighed(
     judged: Judged, limits: Thresholds, metric: UserMetric | None, feeds: JudgingFeeds, progress: Progress
 ) -> Judged:
-    """Add the metric and the errors on held-out images of three fixed models.
+    """Add the metric and the output errors of three fixed models on the judging and the held-out images.
 
-    The models are: unchanged, with the advised changes, and with all convolutions at INT16.
+    The three models are the unchanged model, the model with the advised changes, and the model with all convolutions at
+    INT16.
 
-    If the advised plan is much worse on held-out images than on the images for judging plans, the plan is removed from
-    the advice.
+    If the recommended plan is much worse on held-out images than on the judging images, the plan is no longer
+    recommended.
     """
     from sgsdump.fixedpoint.quantisation.tensor_scales import INT16
     from sgsdump.fixedpoint.tuning.worth import Weighed, worths_of
@@ -419,7 +420,7 @@ def _weighed(
 
 
 def _candidates(judged: Judged, feeds: JudgingFeeds) -> dict[str, Candidate]:
-    """Return the fixed models to judge: unchanged, with the advice, and with every convolution at INT16."""
+    """Return the fixed models to judge: unchanged, with the advised changes, and with every convolution at INT16."""
     from sgsdump.fixedpoint.tuning.worth import ALL_16, AS_IT_IS, PLAN
     from sgsdump.fixedpoint.verbs.diagnose_unseen import as_it_is, planned
     from sgsdump.models.feeds.feeds import ChosenFeeds
@@ -440,7 +441,7 @@ def _candidates(judged: Judged, feeds: JudgingFeeds) -> dict[str, Candidate]:
 
 
 def _on_unseen(judged: Judged, feeds: JudgingFeeds, level: str, progress: Progress) -> Judged:
-    """Add the errors expected on unseen images; drop the advised plan if the plan increases these errors."""
+    """Add the expected errors on unseen images; remove the advised plan if the plan increases these errors."""
     from sgsdump.fixedpoint.tuning.unseen import Run, Unseen
     from sgsdump.fixedpoint.tuning.worth import ALL_16, AS_IT_IS, PLAN
     from sgsdump.fixedpoint.verbs.diagnose_unseen import in_folds, on_images
@@ -482,7 +483,7 @@ def _worst_picture(judged: Judged) -> WorstPicture | None:
 
 
 def _righted(root: RootCause | None, limits: Thresholds, progress: Progress) -> Righted | None:
-    """Return the cause, with the error and advice that remain after the cause is removed."""
+    """Return the cause, with the output errors and the advice for the model in which the cause is corrected."""
     from sgsdump.fixedpoint.reports.root_causes import Righted
     from sgsdump.fixedpoint.tuning.measured_advice import judge, measure
 
@@ -509,7 +510,7 @@ def _each_compared(
 
 
 def worst_of(errors: list[float], most: int) -> tuple[int, ...]:
-    """Return the indices of the ``most`` images with the largest output error, in ascending order."""
+    """Return the indices of the images with the largest output errors (at most ``most``), in ascending order."""
     ranked = sorted(range(len(errors)), key=lambda index: -errors[index])
     return tuple(sorted(ranked[:most]))
 
@@ -520,7 +521,7 @@ def _room_step(advice: MeasuredAdvice | None) -> Iterator[Step]:
     if advice is not None and advice.has_room:
         yield Step(
             "For unseen images, calibrate with --quant-file advised.quant.json of the folder (the SDK takes "
-            "advised.quant.pkl): the same plan, with INT16 ranges wider by half or more."
+            "advised.quant.pkl): the same plan, with INT16 ranges at least 50 % wider."
         )
 
 

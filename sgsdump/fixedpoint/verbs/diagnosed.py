@@ -36,7 +36,7 @@ class Diagnosed:
     passes : bool
         True if every output and layer is within the limits.
     texts : mapping of str to str
-        Text files that ``save`` writes, by file name; without the report.
+        Contents of the text files that ``save`` writes in addition to the report, by file name.
     conclusion : Verdict
         Verdict as data: state, deciding figure, cause and recommendation.
     paste : tuple of str
@@ -66,7 +66,7 @@ class Diagnosed:
 
     @property
     def verdict(self) -> list[str]:
-        """Lines of the verdict: outcome, cause, recommendation, completeness, assumptions."""
+        """Lines of the verdict: state, cause, recommendation, completeness, assumptions."""
         from sgsdump.reports.three_lines import verdict_block
 
         return verdict_block(self.conclusion)
@@ -89,7 +89,7 @@ class Diagnosed:
         return Path(path)
 
     def page(self, height: int = 900) -> Page:
-        """Return the report as a page that a notebook shows in a frame of this height in pixels."""
+        """Return the report as a page for notebooks. ``height`` is the height of its frame in pixels."""
         from sgsdump.reports.html.document import render
         from sgsdump.reports.html.frame import Page
 
@@ -104,7 +104,7 @@ class Diagnosed:
         return frame
 
     def save(self, folder: str | Path) -> Path:
-        """Write the files of ``sgsdump diagnose``. An existing folder is renamed first. Raises OutputError."""
+        """Write the files of ``sgsdump diagnose``. An existing folder is kept under a new name. Raises OutputError."""
         from sgsdump.files.atomic_write import replacing_folder
 
         with replacing_folder(Path(folder)) as new:

@@ -38,19 +38,19 @@ class Explained(Proposal):
     measurement : Measurement or None
         Error caused by each convolution alone; None without images.
     exact : Exact or None
-        Outputs in the hardware's integers; None without images.
+        Outputs of the fixed model, computed in the hardware's integer arithmetic; None without images.
     findings : tuple of Finding
         Errors of the outputs and their causes, as in ``diagnose``.
     rows : tuple of Row
         Compared layers, if both dumps were given.
     notes : tuple of str
-        Other inputs that the entries also raise, and the effect of an existing [CONV_CONFIG].
+        Further inputs that the entries in ``names`` raise to INT16, and the effect of an existing [CONV_CONFIG].
     first : tuple of str
         Notes to read before the table.
     ini : bytes
         Your input_config.ini, or the inferred one.
     calibration : FixedModel or None
-        Calibration on your images; None if ranges were given.
+        Fixed model, calibrated on your images; None if ranges were given.
     """
 
     advice: tuple[Advice, ...]
@@ -95,7 +95,10 @@ class Explained(Proposal):
         return [*texts, *self.details, *self.notes]
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw the error that each convolution causes at INT8, or the width of its input range without images."""
+        """Draw the error that each convolution causes at INT8.
+
+        If the result was made without images, draw the width of each convolution's input range.
+        """
         drawn: Axes = plugins.ask("plot of contributions", self.advice, axes)
         return drawn
 

@@ -223,9 +223,9 @@ def open_float_model(
     for entry in config.inputs:
         if simple.cut is not None and entry.name in simple.cut.blobs:
             raise ConfigError(
-                f"input_config: the key inputs names {entry.name!r}, which only the post-processing "
-                f"of {path} reads. The post-processing is cut off; remove the input from "
-                "[INPUT_CONFIG]"
+                f"input_config: the key inputs contains {entry.name!r}, but only the post-processing "
+                f"of {path} reads this input. sgsdump cuts off the post-processing; remove the "
+                "input from [INPUT_CONFIG]"
             )
     # Facts are collected before lifting, which hides some forms.
     caffe = opened.caffe

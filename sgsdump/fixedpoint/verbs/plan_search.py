@@ -221,7 +221,7 @@ def aims_of(
     if wanted is not None and wanted.name == "metric" and not metric:
         raise ConfigError("--target metric>=X needs --metric FILE.py:function")
     if cost not in COSTS:
-        raise ConfigError(f"cost {cost!r} is not {' or '.join(COSTS)}")
+        raise ConfigError(f"cost {cost!r} is unknown; use {' or '.join(COSTS)}")
     if not isinstance(metric, str):
         return Aims(chosen, limits, wanted, metric, b"", objective, cost)
     loaded = load_metric(metric)

@@ -37,7 +37,7 @@ def simulate(
     strip : bool
         For a fixed model: remove the padding of the hardware (``eliminateGarbage`` of the SDK).
     **beside
-        ``preprocess``, ``input_config``, ``weight_file`` and other options, see ``calibrate``. A fixed model needs no
+        ``preprocess``, ``input_config``, ``weight_file`` and other options, as in ``calibrate``. A fixed model needs no
         ``input_config``, because it stores the normalisation of its images.
 
     Returns

@@ -54,7 +54,7 @@ class Proposal:
 
     @property
     def raised(self) -> tuple[str, ...]:
-        """Entries of ``tensor_arrays`` that raise the convolutions."""
+        """Entries of ``tensor_arrays`` that raise the convolutions of the plan to INT16."""
         raise NotImplementedError
 
     @property
@@ -64,7 +64,7 @@ class Proposal:
 
     @property
     def verdict(self) -> list[str]:
-        """Three lines of text: outcome, cause, recommendation."""
+        """Three lines of text: state, cause, recommendation."""
         from sgsdump.reports.three_lines import verdict_block
 
         return verdict_block(self.conclusion)
@@ -87,14 +87,15 @@ class Proposal:
     def save(self, folder: str | Path, what: Written = RESULTS_ALONE) -> Path:
         """Write the same files as ``sgsdump tune -o`` to a folder.
 
-        The results of an earlier run are replaced in one step. Other files in the folder are kept.
+        The results of an earlier run are replaced only after all new files are written. Other files in the folder are
+        kept.
 
         Parameters
         ----------
         folder : str or Path
             Folder to write.
         what : Written
-            Optional files; by default none.
+            Optional files to write. By default, ``save`` writes no optional files.
 
         Returns
         -------
@@ -151,7 +152,7 @@ class Tuned(Proposal):
         return Path(path)
 
     def page(self, height: int = 900) -> Page:
-        """Return the report as a page that a notebook shows in a frame of this height in pixels."""
+        """Return the report as a page for notebooks. ``height`` is the height of its frame in pixels."""
         from tempfile import TemporaryDirectory
 
         from sgsdump.progress import bars
@@ -173,7 +174,7 @@ class Tuned(Proposal):
 
 
 def kept_in(folder: Path) -> Callable[[str], bool]:
-    """Return a function that returns False for old results of ``tune`` in the folder, and True for files to keep."""
+    """Return a function of a file name in ``folder``: False for an old result of ``tune``, True for other files."""
     of_tune = any((folder / name).exists() for name in (ROUNDS, CONTRIBUTIONS))
 
     def is_kept(name: str) -> bool:
@@ -183,7 +184,7 @@ def kept_in(folder: Path) -> Callable[[str], bool]:
 
 
 def check_results(folder: Path, read: Iterable[Path | None], shared: bool = True) -> None:
-    """Check that the results can be written to a folder, which may hold older results.
+    """Check that the results can be written to a folder, even if the folder holds older results.
 
     Parameters
     ----------
@@ -197,7 +198,7 @@ def check_results(folder: Path, read: Iterable[Path | None], shared: bool = True
     Raises
     ------
     OutputError
-        If the folder cannot be replaced, or if a result has the name of a file that ``tune`` did not write.
+        If the folder cannot be replaced, or if a result would overwrite a file that ``tune`` did not write.
     ConfigError
         If a result would overwrite one of the files in ``read``.
     """

@@ -160,7 +160,7 @@ def _once(operations: Iterable[Operation], side: str) -> list[str]:
 def _text(node: Mapping[str, Any], key: str, path: Path) -> str:
     value = node.get(key, "")
     if not isinstance(value, str):
-        raise FormatError(f"{path}: {key} {quoted(str(value)[:80])} is not a name")
+        raise FormatError(f"{path}: {key} {quoted(str(value)[:80])} is not a string")
     return value
 
 

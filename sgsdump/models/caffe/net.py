@@ -51,8 +51,8 @@ def read_net(path: Path) -> Net:
     for layer in layers:
         if layer.type in DATA_TYPES:
             raise ModelError(
-                f"{layer.where} reads a training data set; use the deploy prototxt, or replace it with an Input layer "
-                f"with the shape of {', '.join(map(repr, layer.tops))}"
+                f"{layer.where} reads a training data set; use the deploy prototxt, or replace this layer with an "
+                f"Input layer with the shape of {', '.join(map(repr, layer.tops))}"
             )
     has_others = bool(inputs) or any(layer.type == "Input" for layer in layers)
     for layer in layers:

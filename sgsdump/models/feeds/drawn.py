@@ -223,8 +223,7 @@ def from_json(path: str | Path, names: Collection[str]) -> InputSource:
         if entries[name].use_external:
             folder = (path if path.is_dir() else path.parent) / dump_info.INPUTS
             raise InputError(
-                f"{path}: the input {name!r} was given as an array and cannot be drawn again; "
-                f"use the arrays in {folder}"
+                f"{path}: the input {name!r} was given as an array, not drawn at random; use the arrays in {folder}"
             )
     chosen = {name: entries[name] for name in names}
     drawn = {name: Range(entry.seed, entry.low, entry.high) for name, entry in chosen.items()}

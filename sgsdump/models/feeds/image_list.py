@@ -80,7 +80,7 @@ def _not_a_path(images: str, inputs: int) -> list[tuple[str, ...]]:
     if colon and Path(folder).is_dir() and Path(listed).is_file():
         return _lines(Path(listed), Path(folder), inputs)
     if colon and Path(listed).is_file():
-        raise InputError(f"there is no folder {quoted(folder)} (in {images}, read as FOLDER:LIST)")
+        raise InputError(f"{images} was read as FOLDER:LIST, but there is no folder {quoted(folder)}")
     if inputs > 1 and "," in images:
         folders = [Path(name.strip()) for name in images.split(",")]
         if all(folder.is_dir() for folder in folders):

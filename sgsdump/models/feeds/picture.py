@@ -73,7 +73,7 @@ def prepare(path: Path, entry: ModelInput, size: tuple[int | None, int | None], 
         fixed or max(natural // aligned, 1) * aligned for fixed, natural, aligned in zip(size, pixels.shape, alignments)
     )
     if height * width > MOST_PIXELS:
-        raise InputError(f"the model's input of {height} x {width} pixels is too large for resizing {path}")
+        raise InputError(f"cannot resize {path}: the model's input of {height} x {width} pixels is too large")
     resized = resize(pixels, height, width)[None]
     ordered = resized[..., ::-1] if entry.training_format == "BGR" else resized
     return normalise(ordered, entry) if normalised else np.rint(ordered)
@@ -107,7 +107,7 @@ def bytes_of(array: np.ndarray, entry: ModelInput, what: str, rounding: bool = F
     apart = float(np.abs(levels - whole).max()) if array.size else 0.0
     between = apart > GRID and not (rounding and high - low >= FEW_LEVELS)
     if low < -0.5 or high > 255.5 or between:
-        why = f", up to {apart:.2g} from integers" if between else ", not 0 to 255"
+        why = f", which are up to {apart:.2g} away from integers" if between else ", not 0 to 255"
         raise InputError(
             f"{what}: with mean and std_value of input_config, the values correspond to grey levels "
             f"from {low:.4g} to {high:.4g}{why}. Correct mean and std_value, or set "

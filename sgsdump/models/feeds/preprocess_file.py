@@ -41,7 +41,7 @@ class Preprocess:
         if not normalised and not self.takes_norm:
             raise InputError(
                 f"{self.file}: {self.function.__name__} has no parameter norm and cannot return the raw image for a "
-                f"fixed model; add norm=True and skip normalisation if it is False"
+                f"fixed model; add the parameter norm=True, and skip normalisation if norm is False"
             )
         keywords = {"norm": normalised} if self.takes_norm else {}
         if self.takes_nchw:
@@ -75,4 +75,4 @@ def load_preprocess(path: Path | str) -> Preprocess:
             open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
             takes_norm, takes_nchw = (open_ended or keyword in parameters for keyword in ("norm", "nchw"))
             return Preprocess(file, function, takes_norm, takes_nchw and name == "get_image")
-    raise InputError(f"{file} has no function get_image(path, ..., nchw=) nor image_preprocess(path, norm=)")
+    raise InputError(f"{file} has no function get_image(path, ..., nchw=) or image_preprocess(path, norm=)")

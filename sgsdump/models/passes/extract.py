@@ -144,7 +144,7 @@ class Extractor:
         for node in self._nodes:
             if name in inner_tensors(node):
                 raise ConfigError(
-                    f"the tensor {name!r} is inside a body of a {node.op_type} node; name a tensor outside the body"
+                    f"the tensor {name!r} is inside a body of a {node.op_type} node; choose a tensor outside the body"
                 )
         names = [*self._needed.producer, *self._inputs, *self._dense, *self._sparse]
         raise ConfigError(f"the model has no tensor {name!r}{hint(name, names)}")

@@ -79,8 +79,8 @@ def _converted(proto: ModelProto, opset: int) -> ModelProto:
     except Exception as error:  # the converter raises arbitrary C++ errors
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise ModelError(
-            f"the model has opset {opset}, but quantisation needs opset {OPSET}, and onnx cannot convert it "
-            f"({lines[-1][:150]}); export it at opset {OPSET} or newer"
+            f"the model has opset {opset}, but quantisation needs opset {OPSET}, and onnx cannot convert "
+            f"the model ({lines[-1][:150]}); export the model at opset {OPSET} or newer"
         ) from None
     for node in all_nodes(converted.graph.node):
         if node.domain == _SET_ASIDE:

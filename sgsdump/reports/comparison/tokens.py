@@ -85,7 +85,7 @@ def first_of(rounds: Sequence[ComparedRound]) -> ComparedRound | None:
 def round_lines(rounds: Sequence[ComparedRound]) -> Iterator[str]:
     """Yield the number of equal rounds, and a line per round that differs."""
     differing = [each for each in rounds if each.differs]
-    yield f"Rounds: {len(rounds)} compared, {len(rounds) - len(differing)} equal."
+    yield f"Rounds: {len(rounds)} compared, {len(rounds) - len(differing)} equal in both dumps."
     head = ("round", "compared", "differ", "by more than rounding", "largest error", "first at")
     rows = [
         (*map(str, (each.run, each.compared, each.differing, each.beyond)), number(each.error), _short(each.where))
@@ -109,7 +109,7 @@ def layer_lines(round: ComparedRound, comparison: Comparison) -> Iterator[str]:
     if not differing:
         return
     yield ""
-    yield f"Layers of {round.run}: {len(layers)} compared, {len(differing)} differ."
+    yield f"Layers of {round.run}: {len(layers)} compared, {len(differing)} not equal in both dumps."
     yield from _table(head, cells[:MOST_LAYERS], len(cells), "layers that differ")
     named = [layer_of(finding.layer) for finding in comparison.causes if finding.kind in ("argument", "cause")]
     beyond = [name for name, rows in differing.items() if any(not is_rounding(row) for row in rows)]
@@ -125,7 +125,7 @@ def _operator_lines(layer: str, rows: Sequence[Row]) -> Iterator[str]:
         for row in made[:MOST_OPERATORS]
     ]
     yield ""
-    yield f"Operators of {layer} whose output differs: {len(made)}, in execution order."
+    yield f"Operators of {layer} whose output differs between the dumps: {len(made)}, in execution order."
     yield from _table(("operator", "type", "error"), cells, len(made), "operators")
 
 

@@ -71,5 +71,5 @@ def of_folder(page: Path) -> Page:
     """Return the contents for a page that another command wrote. Raises FormatError if it is no page."""
     data = read_bytes(page)
     if not data.startswith(_START):
-        raise ValuesError(f"{page}: is not a page of sgsdump; name a dump, or the folder of a diagnosis")
+        raise ValuesError(f"{page} is not a page of sgsdump; give a dump, or the folder that diagnose wrote")
     return Page(data)

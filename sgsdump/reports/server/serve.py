@@ -49,7 +49,7 @@ class PageServer(ThreadingHTTPServer):
             super().__init__((LOOPBACK, port), _Handler)
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or "not a port number (0 to 65535)"
-            raise ConfigError(f"port {port}: {reason}; choose another port, or omit it for a free one") from None
+            raise ConfigError(f"port {port}: {reason}; choose another port, or omit PORT for a free port") from None
 
     @property
     def url(self) -> str:

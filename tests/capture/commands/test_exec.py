@@ -142,7 +142,7 @@ def test_nothing_captured_is_said_and_the_status_is_not_zero(tmp_path, infer):
     )
     done = sgsdump("exec", "-opname", "sotfmax", "--", "python", infer, cwd=tmp_path)
     assert done.returncode == 2
-    assert "no operator ran whose type begins with 'sotfmax'; similar names: softmax" in done.stderr
+    assert "no operator with a type that begins with 'sotfmax' ran; similar names: softmax" in done.stderr
     done = sgsdump("exec", "--dump-layer", "rleu softmax", "--", "python", infer, cwd=tmp_path)
     assert done.returncode == 2 and "error: no operator 'rleu' ran; similar names: relu" in done.stderr
     assert len(trees(tmp_path)) == 1
@@ -162,14 +162,14 @@ def dumped_before(tmp_path_factory):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["-opname", "sotfmax"], "no operator ran whose type begins with 'sotfmax'; similar names:"),
+        (["-opname", "sotfmax"], "no operator with a type that begins with 'sotfmax' ran; similar names:"),
         (
             ["--dump-layer", "relu rleu"],
-            "no operator 'rleu' ran; similar names: relu, according to the previous dump of this command (msit_dump_",
+            "no operator 'rleu' ran; similar names: relu. To run the program anyway, select another output folder",
         ),
-        (["--operation-regex", "^conv"], "no operator ran whose name matches '^conv'"),
+        (["--operation-regex", "^conv"], "no operator with a name that matches '^conv' ran"),
         (["-ids", "0_1", "7"], "no operator has the id 7"),
-        (["-ids", "0_11"], "no operator has the id 0_11; the existing ids inside it are 0_0 to 0_1"),
+        (["-ids", "0_11"], "no operator has the id 0_11; the existing ids inside the parent are 0_0 to 0_1"),
         (["-ids", "4_0"], "no operator has the id 4_0; the existing ids are 0 to 1"),
     ],
 )
@@ -193,7 +193,7 @@ def test_wrong_ids_and_steps_beside_right_ones_are_told_by_the_first_run(tmp_pat
     assert done.returncode == 2 and len(trees(tmp_path)) == 1
     errors = [line for line in done.stderr.splitlines() if "error" in line]
     assert [line.partition("no operator has the id ")[2] for line in errors] == [
-        "0_7; the existing ids inside it are 0_0 to 0_1",
+        "0_7; the existing ids inside the parent are 0_0 to 0_1",
         "9; the existing ids are 0 to 1",
         "1_0_2; 1_0 has no operators inside",
     ]
@@ -236,13 +236,13 @@ def test_a_type_that_no_library_has_is_told_before_the_program_starts(tmp_path, 
     ("words", "message"),
     [
         (["--", "pythonn", "x"], "error: program 'pythonn' not found; similar names:"),
-        (["--", "./code"], "error: program './code' is a folder; name the program in it"),
+        (["--", "./code"], "error: program './code' is a folder; give the path of a program file in this folder"),
         ([], "error: no program given"),
         (["--exec", "python x > y"], "into a shell script"),
         (["--exec", "python x", "--", "python", "y"], "the program is given twice"),
         (["-o", "code/infer.py", "--", "python", "started"], "infer.py"),
         (["-o", "/proc/no", "--", "python", "started"], "/proc/no"),
-        (["--type", "stats", "--", "python", "started"], "also requires tensor, as in --type model tensor stats"),
+        (["--type", "stats", "--", "python", "started"], 'also requires "tensor", as in --type model tensor stats'),
         (["-er", "2", "--", "python", "started"], "is not a list of pairs"),
         (["-config", "nowhere.json", "--", "python", "started"], "nowhere.json"),
         (["--dump-step", "1", "-er", "1,1", "--", "python", "started"], "both choose steps"),

@@ -248,7 +248,7 @@ def test_eager_is_compared_with_compiled_and_the_first_operator_that_differs_is_
     said = capsys.readouterr().out.splitlines()
     assert said[-2] == "Runs compared: 4; different: 1."
     assert "step 2: " in said[-1] and "first root.layers.1.up/output (Linear) in layers.1.up, output RMSE" in said[-1]
-    assert "all inputs are equal (root.layers.1.up/input_0); the operator's own error" in said[-1]
+    assert "all inputs are equal in both dumps (root.layers.1.up/input_0); the operator's own error" in said[-1]
 
 
 def test_torch_is_compared_with_the_same_net_in_onnxruntime(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

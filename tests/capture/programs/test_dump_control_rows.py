@@ -62,7 +62,7 @@ ROWS = {
             (OPTIONS, "test_the_json_has_its_own_default_mode_and_the_option_wins"),
             (OPTIONS, "test_names_of_the_option_replace_those_of_the_json"),
             (OPTIONS, "test_a_relative_json_and_its_relative_path_are_below_the_current_folder"),
-            (COMPILED, "TorchAir advises against using both together"),
+            (COMPILED, "TorchAir advises against setting options in both places"),
             (AIR, "test_the_json_may_be_edited_while_the_program_runs"),
         ],
         "JSON model dump": [

@@ -110,7 +110,7 @@ def test_every_option(asked, field, value):
     ("asked", "message"),
     [
         (options(types=["tensors"]), "--type 'tensors' is unknown; use any of model, layer"),
-        (options(types=["model", "stats"]), "also requires tensor, as in --type model tensor stats"),
+        (options(types=["model", "stats"]), 'also requires "tensor", as in --type model tensor stats'),
         (options(ranges="1"), "is not a list of pairs"),
         (options(ranges="5,3"), "is a descending range"),
         (options(ranges=",".join(["1,1"] * 126)), "has 503 characters; at most 500 are allowed"),

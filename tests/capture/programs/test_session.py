@@ -370,7 +370,7 @@ def test_what_named_an_operator_is_known_however_many_there_are(hook, start, mon
     process = read_process(Path(session.out))
     assert process.operators.matched == {"^op7$", "last", "op9"} and len(process.operators.names) == 3
     control = dump_control(prefixes=("last",), names=("op9",), patterns=("^op7$", "never"))
-    assert list(unmatched(control, names_in([process]))) == ["no operator ran whose name matches 'never'"]
+    assert list(unmatched(control, names_in([process]))) == ["no operator with a name that matches 'never' ran"]
 
 
 def test_a_cut_off_index_is_read_to_where_it_goes(hook, start):

@@ -95,12 +95,12 @@ def test_other_names_pair_as_without_the_map(sources):
 
 
 def test_maps_that_do_not_fit(sources):
-    with pytest.raises(ConfigError, match=r"splits module layers\.\*\.qkv\. One dump must have this module"):
+    with pytest.raises(ConfigError, match=r"splits module layers\.\*\.qkv into .* one dump must contain this module"):
         compare(split(), split(), name_map=sources())
     lacking = program(("layers.0.q_proj", WEIGHTS["q"]))
     with pytest.raises(
         ConfigError,
-        match=r"splits module layers\.0\.qkv of the sample, but the benchmark has no part layers\.0\.k_proj",
+        match=r"layers\.0\.qkv of the sample into parts, but the benchmark does not contain the part layers\.0\.k_proj",
     ):
         compare(fused(1), lacking, name_map=sources())
     with pytest.raises(FormatError, match="or to its parts and their axis"):

@@ -300,7 +300,7 @@ def test_rows_of_mindie_s_files(tmp_path, row, sound):
         if sound:
             assert operator_maps.read_mindie_map(*files)
         else:
-            with pytest.raises(FormatError, match="names neither a jit_node nor a ge_op with its id"):
+            with pytest.raises(FormatError, match='needs the key "jit_node", or the keys "ge_op" and "id"'):
                 operator_maps.read_mindie_map(*files)
         path.write_text(json.dumps(rows))
 

@@ -81,7 +81,7 @@ def test_what_several_operators_claim_is_nobodys(tmp_path: Path) -> None:
     )
     assert ours["twice_a"] == (
         "ambiguous: GE graph OneToMulti would pair this tensor with 'both' of the benchmark, "
-        "which others are paired with too"
+        "which also matches other tensors"
     )
     # Two tensors that may both be the operator's output.
     pairs, ours, theirs = compared(dump("fused"), dump("conv1_relu", "conv1_relu:0"), names)

@@ -132,5 +132,5 @@ def test_trying_plans_takes_todays_versions_too(functions: bool) -> None:
 def test_a_model_without_an_operator_set_is_refused_before_onnxruntime_is_asked():
     proto = split(3, 17)
     del proto.opset_import[:]
-    with pytest.raises(ModelError, match=r"declares no operator set: it is older than ONNX 1\.0"):
+    with pytest.raises(ModelError, match=r"declares no operator set, so the model is older than ONNX 1\.0"):
         session.header(proto)

@@ -30,7 +30,7 @@ def test_a_softmax_that_is_misread_is_the_cause(tmp_path, monkeypatch, capsys):
     assert (cause["layer"], cause["names"], cause["facts"]["input"]) == ("shares", ["y"], "scores")
     assert 0 < cause["figures"]["factor"] < 0.9
     factor = f"{cause['figures']['factor']:.2g}"
-    misread = f"the operators that read Softmax shares use {factor} times the true scale of its output, as in the SDK's"
+    misread = f"the operators that read the output of Softmax shares assume {factor} times the true scale of this"
     assert said.splitlines()[1].startswith(f"Cause: {misread}") and said.splitlines()[1].endswith(
         "correct this error in y."
     )

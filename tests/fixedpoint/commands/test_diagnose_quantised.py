@@ -192,7 +192,7 @@ def test_what_cannot_be_run_as_it_is_by_default_is_said(folder, capsys, monkeypa
 
     monkeypatch.setattr("sgsdump.fixedpoint.tuning.kernel_loss.kernel_loss", refused)
     assert diagnose("--min-cos", "0.99") == 0
-    said = f"The model file could not be measured in onnxruntime with default kernels: {error}."
+    said = f"The error that onnxruntime's default kernels add could not be measured: {error}."
     assert said in capsys.readouterr().out
     findings = checked(Path("d/layers.json"))["findings"]
     assert {"reason": "not run as it is", "error": str(error)} in [finding["facts"] for finding in findings]

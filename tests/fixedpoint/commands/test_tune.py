@@ -190,7 +190,7 @@ def test_every_file_makes_the_plan_that_was_verified(work):
 def test_a_second_run_goes_on_from_the_first(work, capsys):
     assert main([*TUNE, "-o", "out", "--budget", "0s"]) == 0
     said = "".join(capsys.readouterr())
-    assert "the time ran out" in said and "plans for 7 rates in the chip's integers" in said
+    assert "the time ran out" in said and "plans for 7 rates with the chip's integer arithmetic" in said
     assert "warning: --budget 0s leaves no time for the search" in said and "Give at least --budget" in said
     assert main([*TUNE, "-o", "out"]) == 0
     assert "resuming" in "".join(capsys.readouterr())
@@ -293,7 +293,7 @@ def test_a_plan_that_is_better_by_the_metric_or_smaller_is_named(metrics, taken,
 def test_a_wrong_objective_is_told_before_the_work(work, capsys):
     assert main([*TUNE, "-o", "out", "--objective", "boxes"]) == 2
     error = capsys.readouterr().err.strip().splitlines()
-    assert error == ["sgsdump: error: --objective: 'boxes' is unknown. Use mean, worst, or names of outputs: prob"]
+    assert error == ["sgsdump: error: --objective: 'boxes' is unknown. Use 'mean', 'worst' or names of outputs: prob"]
 
 
 @pytest.mark.usefixtures("no_picture")

@@ -143,11 +143,11 @@ def test_of_an_error_within_the_limits_the_largest_part_is_named(folder, capsys)
     assert figures["left"] < figures["error"] and (figures["channel"], figures["row"]) == (CHANNEL, ROW)
     said = "\n".join(lines)
     assert lines[0].startswith("PASS: ") and lines[1] == "No cause: no layer exceeds the limits."
-    assert "its largest part comes from " in said
+    assert "Its largest part comes from " in said
     assert f"removes {100 * figures['gives_back']:.0f} % of the error" in said
     assert f"Input channel {CHANNEL} of {HIDDEN} has absolute values up to " in said
     assert f"In the weights (one scale), output channel {ROW} of {OUTPUTS} has absolute values up to " in said
-    assert "its largest part comes from " in Path("d/report.html").read_text()
+    assert "Its largest part comes from " in Path("d/report.html").read_text()
 
 
 def test_nothing_is_named_of_an_error_that_is_small_beside_the_limit(folder, capsys):

@@ -94,7 +94,7 @@ def test_objectives_by_word_and_by_name(text, how, names):
 
 
 def test_a_name_that_is_no_output():
-    with pytest.raises(ConfigError, match=r"--objective: 'scores' is unknown. Use mean, .* boxes, prob$"):
+    with pytest.raises(ConfigError, match=r"--objective: 'scores' is unknown. Use 'mean', .* boxes, prob$"):
         parse_objective("boxes,scores", WATCHED)
 
 

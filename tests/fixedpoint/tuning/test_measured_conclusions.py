@@ -176,7 +176,7 @@ def test_the_promise_is_what_calibrating_and_simulating_again_gives(folder, caps
     assert main([*line, "--quant-level", "L3", "-o", "d"]) == 0
     out = capsys.readouterr().out
     promised = re.search(
-        r"on new images: (\d\.\d+) → (\d\.\d+), within the limits \(measured in the chip's integers", out
+        r"on new images: (\d\.\d+) → (\d\.\d+), within the limits \(measured with the chip's integer arithmetic", out
     )
     assert promised and f"{promised[1]} → {promised[2]} expected on new images" in out.splitlines()[2]
     again = given_again(line, "L3", capsys)
@@ -392,7 +392,7 @@ def test_tune_chooses_by_the_integers_and_says_how_far_off_the_approximation_was
     line = "tune -m digits.onnx -i pictures --input-config input_config.ini --quant-level L2 --rates 0.65,0.8 -o tuned"
     assert main([*line.split(), "--budget", "20s"]) == 0
     out = capsys.readouterr().out
-    assert "plan *: chosen by its error in the chip's integers, " in out and "plans run in both" in out
+    assert "plan *: chosen by its error with the chip's integer arithmetic. " in out and "plans run in both" in out
     document = json.loads((folder / "tuned/pareto.json").read_text())
     rows = document["rows"]
     low, high = rows[0]["error"], rows[-1]["error"]

@@ -221,7 +221,7 @@ def test_where_no_plan_reaches_a_target_the_nearest_is_proposed_and_the_integers
     assert setup.pool.error(found.smallest.plan) == min(map(setup.pool.error, setup.pool.scores))
     exact = IntegerScores(setup.pool, setup.trial)
     with pytest.raises(
-        ConfigError, match=r"none of all \d+ plans tried reaches the target\. The .* run in the chip's integers"
+        ConfigError, match=r"none of all \d+ plans tried reaches the target\. The .* with the chip's integer arithmetic"
     ):
         chosen(found, setup.pool, setup.sizes, exact, parse_target("error<=1e-30"))
 

@@ -81,11 +81,11 @@ def test_bytes_are_told_where_minus_one_to_one_was_trained_with():
     assert (figures["mean_done_0"], figures["std_done_2"], figures["mean_told_1"]) == (127.5, 127.5, 0)
     assert figures["distance_after"] < 0.01
     assert (
-        "off by 271 standard deviations from the training data, and the spread of the values is 128 times "
+        "271 standard deviations from the means in the training data, and the spread of the values is 128 times "
         "the spread in the training data." in f"{cause_text(finding)}."
     )
     assert cause_text(finding).endswith(
-        "off by 0.00 standard deviations from the training data, and the spread of the values is 1 times "
+        "0.00 standard deviations from the means in the training data, and the spread of the values is 1 times "
         "the spread in the training data"
     )
     assert "If they were normalised with mean 127.5, std 127.5" in what_to_do(finding)

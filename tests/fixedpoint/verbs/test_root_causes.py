@@ -285,8 +285,8 @@ def test_pictures_that_were_not_trained_with_are_told_though_no_file_says_otherw
     found = _diagnosed(config="other.ini")
     assert _causes(found)[0] == ("unlike training", "data")
     assert (
-        "images are normalised with mean 0, std 1. If the images are normalised with mean 123.675:116.28:103.53, std "
-        "58.395:57.12:57.375, the channel means are " in found.verdict[1]
+        "images are normalised with mean 0, std 1. With mean 123.675:116.28:103.53, std "
+        "58.395:57.12:57.375 instead, the channel means are " in found.verdict[1]
     )
 
 

@@ -90,5 +90,5 @@ def test_pictures_that_the_search_sees_are_no_judges(folder: Path, capsys: pytes
     assert not (folder / "out").exists()
     assert main([*line.split(), "1.npy", "--evaluate", "1.npy"]) == 2
     assert "which is also in --evaluate." in capsys.readouterr().err
-    with pytest.raises(ConfigError, match="cost 'time' is not bytes or macs"):
+    with pytest.raises(ConfigError, match="cost 'time' is unknown; use bytes or macs"):
         sgsdump.tune("net.onnx", "0.npy", cost="time")

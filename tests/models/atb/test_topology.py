@@ -234,7 +234,7 @@ def test_a_file_is_converted_whole_or_not_at_all(tmp_path: Path) -> None:
     [
         ([], "not a list"),
         ({}, "neither opName nor modelName"),
-        ({"opName": 3}, "opName '3' is not a name"),
+        ({"opName": 3}, "opName '3' is not a string"),
         ({"opName": "a", "nodes": {}}, ""),
         ({"opName": "a", "nodes": {"b": 1}}, "not a list"),
         ({"opName": "a", "nodes": [[]]}, "not a list"),

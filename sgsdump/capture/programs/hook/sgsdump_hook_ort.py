@@ -368,7 +368,7 @@ def _data(value):
 
 def _of_ort_value(value):
     if not value.has_value():
-        raise NotKept("the value is optional and absent")
+        raise NotKept("the optional value is absent")
     kind = value.data_type()
     if not value.is_tensor():
         raise NotKept(f"the value is a {kind}, not a tensor")

@@ -107,7 +107,7 @@ def read_file(path: Path) -> Dump:
     else:
         facts = fitting(path.stem, path.stat().st_size)
         if facts is None:
-            raise FormatError(f"{path} has another size than the type and shape in its name. Check the name")
+            raise FormatError(f"{path}: the file size does not match the type and shape in the name. Check the name")
         tensor = raw_tensor(path, facts)
     return Dump([Record("out", 0, 0, "", tensor)], FILE.name, None, path)
 
@@ -221,7 +221,10 @@ class _Files:
                 return None
             facts = facts._replace(name=next((each.name for each in named(stem) if each.shape == facts.shape), stem))
         if not facts.fits(size):
-            raise FormatError(f"{path} has {size} bytes, which do not fit {facts} in its name or list")
+            raise FormatError(
+                f"{path} has {size} bytes, which do not fit {facts}, the type and shape in the file name or in a list "
+                "of shapes"
+            )
         return raw_tensor(path, facts)
 
     def _listed(self, name: str, size: int) -> Facts | None:
@@ -330,7 +333,7 @@ def _check_share(folder: Path, files: Sequence[str]) -> None:
         first = min(files, key=in_order).rpartition("/")[0]
         endings = " or ".join(sorted({Path(name).suffix for name in files}))
         raise FormatError(
-            f"{folder} is not a dump: only {len(files)} of the {len(files) + others} files in it and "
+            f"{folder} is not a dump: only {len(files)} of the {len(files) + others} files in this folder and "
             f"its subfolders are {endings} files. Give the folder that contains the arrays ({first})"
         )
 
@@ -349,7 +352,7 @@ def _ordered(tensors: Sequence[Tensor], lists: ShapeLists | None) -> list[Tensor
 
 def _no_tensor(path: Path, names: Sequence[str]) -> str:
     endings = sorted({Path(name).suffix for name in names})
-    return f"no {' or '.join(endings) or 'tensor'} file in {path} is a tensor"
+    return f"no {' or '.join(endings) or 'tensor'} file in {path} contains a tensor"
 
 
 def tensors_beside(path: Path, patterns: Sequence[str], notes: list[str]) -> Iterator[Tensor]:

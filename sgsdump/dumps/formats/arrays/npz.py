@@ -82,7 +82,7 @@ def _foreign(data: MappedFile, members: dict[str, Member], path: Path, notes: li
         tensor = Tensor(info, partial(_load, data.source, member, header, header.dtype, path))
         records.append(Record("out", 0, len(records), "", tensor))
     if not records:
-        raise FormatError(f"no member of {path} is a tensor ({notes[-1] if notes else 'it is empty'})")
+        raise FormatError(f"no member of {path} is a tensor ({notes[-1] if notes else 'the file is empty'})")
     return records
 
 

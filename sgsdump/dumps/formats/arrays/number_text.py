@@ -81,7 +81,9 @@ def read_tensor(path: Path, stem: str, facts_of_list: Callable[[], Facts | None]
     channels = 1 if form is None else _channels(text, form)
     del text
     if form is None or body.translate(None, _SIGNS):
-        raise NotATensor(f"{path} holds text other than numbers. Remove these lines, or begin them with #")
+        raise NotATensor(
+            f"{path} holds text other than numbers. Remove the lines with other text, or begin these lines with '#'"
+        )
     count = _count(body)
     rows = sum(1 for _ in _LINE.finditer(body))
     if form.numbered:
@@ -116,7 +118,7 @@ def _load(source: Source, size: int, form: _Form, info: TensorInfo, count: int) 
         values = values.reshape(-1, form.columns + 1)[:, 1:]
     if values.size != count:
         raise FormatError(
-            f"{source.path} holds {values.size} values, but it had {count} when it was opened. Open the file again"
+            f"{source.path} holds {values.size} values now, but {count} when the file was opened. Open the file again"
         )
     with np.errstate(over="ignore", invalid="ignore"):
         typed = values.astype(info.dtype)

@@ -160,8 +160,8 @@ def _record(row: Mapping[str, str], path: Path, op_type: str, op_index: int, nam
     io, index = row["io"].lower(), row.get("index", "")
     if io not in ("input", "output") or not index.isdecimal() or len(index) > 9:
         raise FormatError(
-            f"{path} is damaged: a row begins with {row['io'][:20]!r}, {index[:20]!r} instead of input or "
-            "output and an index"
+            f"{path} is damaged: a row begins with {row['io'][:20]!r}, {index[:20]!r} instead of 'input' or "
+            "'output' and an index"
         )
     kind = row.get("type", "").lower().removeprefix("dt_")
     dtype, shape = _TYPES.get(kind, _UNKNOWN), _shape(row.get("shape", ""), path)

@@ -127,7 +127,7 @@ def _new(data: bytes, where: str) -> dict[str, Any]:
         raise FormatError(f"{where} is a damaged overflow status: it has only {len(data)} bytes")
     magic, version, valid, acc_type, rsv, data_len = _HEAD.unpack_from(data)
     if acc_type >= len(_UNITS):
-        raise FormatError(f"{where} is an overflow status of the unknown unit {acc_type}")
+        raise FormatError(f"{where} is an overflow status of the unknown hardware unit {acc_type}")
     unit = _UNITS[acc_type]
     fields = _FIELDS[unit].split()
     statuses = 4 if version == 1 and unit in ("AIC", "AIV") else 1

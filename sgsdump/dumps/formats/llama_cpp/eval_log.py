@@ -118,7 +118,7 @@ def read(path: Path) -> Dump:
         operators[index] = _operator(index, result, makers)
         makers[result.name] = index
     if not records:
-        raise FormatError(f"{path} has no result{f' ({notes[0]})' if notes else ''}")
+        raise FormatError(f"{path} contains no operator result{f' ({notes[0]})' if notes else ''}")
     if has_sums and last and records[-1].tensor.info.dtype != UNKNOWN:
         notes.append(Damage(f"the log is cut off: it ends within the values of {last[:80]!r}, before their sum"))
     if truncated:

@@ -173,7 +173,7 @@ def leaves(operator: str, entry: Any, path: Path) -> Iterator[Leaf]:
     """Yield the arguments of an operator in the order of the JSON."""
     kind = _without_call(operator).rpartition(".")[2]
     if kind not in _WHOLE and not isinstance(entry, Mapping):
-        raise FormatError(f"{path}: {operator[:80]!r} is not an object")
+        raise FormatError(f"{path}: {operator[:80]!r} must be a JSON object")
     if kind in _WHOLE:
         for slot, (name, facts) in enumerate(_flat(entry, operator, kind == _GRADIENT)):
             yield Leaf(name, "out", slot, facts)

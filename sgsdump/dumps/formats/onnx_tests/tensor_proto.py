@@ -106,7 +106,7 @@ def read(path: Path) -> tuple[str, Tensor]:
     try:
         for field in fields(data):
             if field.wire_type not in _WIRE.get(field.number, (field.wire_type,)):
-                raise WireError(f"the field at byte {field.start} has another type")
+                raise WireError(f"the wire type of the field at byte {field.start} does not match the field number")
             if field.number == _DIMS:
                 sizes += _sizes(data, field.value, field.end, field.wire_type == BYTES)
             elif field.number == _TYPE:
@@ -114,13 +114,13 @@ def read(path: Path) -> tuple[str, Tensor]:
             elif field.number == _NAME:
                 name = bytes(data[field.value : min(field.end, field.value + _MOST_NAME)]).decode("utf-8", "replace")
             elif field.number == _LOCATION and read_varint(data, field.value, field.end)[0]:
-                raise NotATensor(f"{path} has its values in another file")
+                raise NotATensor(f"{path} stores its values in another file")
             elif field.number in (_SEGMENT, _STRINGS):
-                raise NotATensor(f"{path} holds text, a part of a tensor or several tensors")
+                raise NotATensor(f"{path} holds text, part of a tensor, or several tensors; one whole tensor is needed")
             elif field.number in (_RAW, *_values_fields()):
                 spans.setdefault(field.number, []).append(Span(field.value, field.end - field.value))
             if len(sizes) > 64 or len(spans.get(field.number, ())) > _MOST_SPANS:
-                raise WireError("a list is too long")
+                raise WireError("it has too many dimensions or too many fields with values")
     except WireError as error:
         raise FormatError(f"{path} is damaged or not a TensorProto: {error}") from None
     if number == _TEXT:

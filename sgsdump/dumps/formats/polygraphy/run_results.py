@@ -92,7 +92,7 @@ def _without_arrays(data: MappedFile, path: Path) -> tuple[str, list[Place]]:
         size += stop - position
         if size > MOST_BYTES:
             raise FormatError(
-                f"{path} has more than {MOST_BYTES >> 20} MiB besides its arrays. Check that it is a RunResults file"
+                f"{path} has more than {MOST_BYTES >> 20} MiB outside its arrays. Check that it is a RunResults file"
             )
         parts.append(data[position:stop])
         if match is None:

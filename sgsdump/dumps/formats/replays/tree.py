@@ -140,7 +140,7 @@ def read(path: Path) -> Dump:
         )
     run = _run_at(path)
     if run is None:
-        raise FormatError(f"{path} is not a run of a dump tree that has a file {NAME}")
+        raise FormatError(f"{path} is not a run of a dump tree: no {NAME} in a parent folder lists this path")
     return _dump_of(*run)
 
 

@@ -71,7 +71,7 @@ def read(path: Path) -> Dump:
     if root is None or root == path:
         folders = list(_folders(path))
         if root is None or len(folders) != 1:
-            raise FormatError(f"{path} holds {len(folders)} runs. Name one run")
+            raise FormatError(f"{path} holds {len(folders)} runs. Give the folder of one run")
         path = folders[0]
     folder = path.absolute().parent if path.absolute().name == NPY else path
     notes: list[str] = []
@@ -163,7 +163,7 @@ def _values(path: Path) -> np.ndarray:
     try:
         return floats(read_all(path, MOST_TEXT, "the values of a layer"))
     except ValueError:
-        raise FormatError(f"{path} is damaged: it does not only hold numbers") from None
+        raise FormatError(f"{path} is damaged: it must contain only numbers") from None
 
 
 FORMAT = Format("rknn_snapshot", recognises, read, looks_for=f"{MAP} of RKNN-Toolkit2", runs=runs)

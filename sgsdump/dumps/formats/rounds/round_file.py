@@ -136,7 +136,7 @@ def values_file(folder: Path, file: str) -> Source | str:
     if not path.is_file():
         return f"{file}{VALUES_ENDING} is missing. Check that the dump was copied completely"
     if leads_out(path, folder):
-        return f"{file}{VALUES_ENDING} is a link that leads out of the folder; it is not followed"
+        return f"{file}{VALUES_ENDING} is a link to a file outside the folder; sgsdump does not follow such links"
     return source_of(path)
 
 

@@ -175,7 +175,9 @@ def write(records: Iterable[Record], path: Path, variant: DumpInfo | None = None
             if why:
                 continue
             if not _is_unicode(record):
-                raise OutputError(f"cannot write tensor {record.name!r}: its name is not valid Unicode. Rename it")
+                raise OutputError(
+                    f"cannot write tensor {record.name!r}: its name is not valid Unicode. Rename the tensor"
+                )
             if record.io == "in":
                 inputs.append(_write_input(folder, record, previous, taken))
             else:

@@ -113,7 +113,7 @@ def parse(data: bytes, where: str) -> list[Entry]:
     try:
         document = json.loads(data, parse_constant=_refuse)
         if type(document) is not dict or document.get("sgsdump") != _VERSION:
-            raise ValueError(f"it is not a manifest of version {_VERSION}")
+            raise ValueError(f"the content is not an sgsdump manifest of version {_VERSION}")
         entries = _typed(document, "records", list)
         return [parsed_entry(entry) for entry in entries]
     except (ValueError, RecursionError, ConfigError) as error:
@@ -156,7 +156,7 @@ def parsed_entry(entry: Any) -> Entry:
         raise ValueError("a record is not a JSON object")
     name, io = _text(entry, "name"), _text(entry, "io")
     if io not in ("in", "out"):
-        raise ValueError(f"io is {io[:20]!r}, neither 'in' nor 'out'")
+        raise ValueError(f"the key io has the value {io[:20]!r}; the value must be 'in' or 'out'")
     shape = _typed(entry, "shape", list, None)
     layout = None if entry.get("layout") is None else _text(entry, "layout")
     dtype = dtype_named(_text(entry, "dtype"))

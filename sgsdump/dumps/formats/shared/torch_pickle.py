@@ -234,7 +234,9 @@ def _first(data: Any, *_rest: Any) -> Any:
 def _of_type(function: Any, _type: Any, arguments: Any, _state: Any = None) -> Any:
     """Interpret a tensor of a user-defined class."""
     if not isinstance(function, Global) or not isinstance(arguments, tuple):
-        raise FormatError("the pickle has a tensor of a user-defined class without a named constructor")
+        raise FormatError(
+            "the pickle has a tensor of a user-defined class, but does not name the function that rebuilds the tensor"
+        )
     if (function.module, function.name) == ("torch._tensor", "_rebuild_from_type_v2"):
         raise FormatError(
             "the pickle has a tensor whose user-defined class wraps another user-defined class, which cannot be read"

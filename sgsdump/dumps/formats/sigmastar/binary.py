@@ -313,7 +313,7 @@ def _write_one(file: IO[bytes], record: Record, number: int, variant: BinVariant
     """Write a record; return its group if the caller must write the ending, else None; and the payload's size."""
     if variant.ending == "none" and record.io == "in":
         raise OutputError(
-            f"cannot write input {record.name!r}: a dump in the form of the ONNX and Caffe dumpers holds only outputs"
+            f"cannot write input {record.name!r}: the format of the SDK's ONNX and Caffe dumpers holds only outputs"
         )
     header = format_header(header_of(record, variant.shaped, variant.is_float))
     payload = values_of(record, variant.is_float)

@@ -105,7 +105,7 @@ def values_of(record: Record, is_float: bool, layout: str = NHWC) -> np.ndarray:
         if info.quant is not None and info.quant.dtype not in (None, info.dtype):
             raise ValuesError(
                 f"tensor {info.name!r} is stored as {info.dtype}, but quantised to "
-                f"{info.quant.dtype}. An isFloat 0 dump requires the integers; write an isFloat 1 dump"
+                f"{info.quant.dtype}. A dump with isFloat: 0 can only store integers; write a dump with isFloat: 1"
             )
         # A 4-bit value becomes the byte of its value, because the upper bits of a negative one in memory are undefined.
         stored = tensor.stored_view() if transposed else tensor.raw_view()

@@ -153,9 +153,13 @@ def format_header(header: Header) -> bytes:
         lines = text.encode("utf-8", "surrogateescape")
         word = header.type.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        raise OutputError(f"cannot write tensor {header.name!r}: its name is not valid Unicode. Rename it") from None
+        raise OutputError(
+            f"cannot write tensor {header.name!r}: its name is not valid Unicode. Rename the tensor"
+        ) from None
     if _WORD.fullmatch(word) is None:
-        raise OutputError(f"cannot write tensor {header.name!r}: its type {header.type!r} is not one short word")
+        raise OutputError(
+            f"cannot write tensor {header.name!r}: its type {header.type!r} must be one word of at most 64 bytes"
+        )
     return lines[:CUT_BYTES] if header.cut else lines
 
 

@@ -99,9 +99,9 @@ def read(path: Path) -> Dump:
     for number, span in enumerate(spans):
         if span.style != spans[0].style:
             raise FormatError(
-                f"{path}: record {number} {span.header.name!r} at byte {span.offset} has the ending of style "
-                f"{span.style}, "
-                f"but earlier records have style {spans[0].style}. The file is damaged; dump it again"
+                f"{path}: record {number} {span.header.name!r} at byte {span.offset} has the "
+                f"form {span.style!r}, "
+                f"but the earlier records have the form {spans[0].style!r}. The file is damaged; dump it again"
             )
     indexes = infer_op_indexes([span.header for span in spans], [False] * len(spans))
     load = floats if is_float else integers

@@ -100,7 +100,9 @@ def _load(source: Source, offset: int, size: int, shape: tuple[int, ...], name: 
     except ValueError:
         raise FormatError("has something other than numbers", tensor=name) from None
     if values.size != math.prod(shape):
-        raise FormatError(f"has {values.size} values, but its shape {list(shape)} needs another number", tensor=name)
+        raise FormatError(
+            f"has {values.size} values, but its shape {list(shape)} has a different number of elements", tensor=name
+        )
     return values.reshape(shape)
 
 

@@ -187,16 +187,16 @@ def _tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
 
     count = number()
     if count > MOST_TENSORS:
-        raise FormatError(f"{path} is damaged: it announces {count} tensors")
+        raise FormatError(f"{path} is damaged: its tensor count is {count}")
     names = []
     for _ in range(count):
         length = number()
         if length > min(MOST_NAME, len(data) - position):
-            raise FormatError(f"{path} is damaged or cut off: a name has {length} bytes")
+            raise FormatError(f"{path} is damaged or cut off: the length of a tensor name is {length} bytes")
         names.append(bytes(data[position : position + length]).decode("utf-8", "replace"))
         position += length
     if number() != count:
-        raise FormatError(f"{path} is damaged: it has another number of tensors than of names")
+        raise FormatError(f"{path} is damaged: the number of tensors differs from the number of names")
     for name in names:
         magic, _, _, _, rank = number("<QQiii")
         code, size, lanes = number("<BBH")
@@ -230,7 +230,7 @@ def _tensor(
     if nbytes != count * dtype.itemsize:
         raise FormatError(f"{where} is damaged: {nbytes} bytes do not fit its shape {list(shape)}")
     if position + nbytes > len(data):
-        raise FormatError(f"{where} is cut off: {len(data) - position} of {nbytes} bytes are there")
+        raise FormatError(f"{where} is cut off: the file holds only {len(data) - position} of {nbytes} bytes")
     return Tensor(TensorInfo(name, shape, dtype), loader(data, dtype.newbyteorder("<"), count, position))
 
 

@@ -43,8 +43,8 @@ the folder -o:
                              --quant-file
   optimized_quant_info.pkl   the same plan as a pickle for the SDK (with
                              --first: written only if you also give --pickle)
-  optimized.onnx             the fixed model that uses the plan (without
-                             --first: written only if you give --fixed-model)
+  optimized.onnx             the fixed model that uses the plan (needs --first
+                             or --fixed-model)
   report.html                the errors of every layer if the fixed model uses
                              the plan
   cured.onnx                 with --cure: the rewritten float model; all other
@@ -181,7 +181,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     known = parser.add_argument_group("with --explain")
     add_ranges(known, "calibration ranges: text, JSON or pickle")
-    known.add_argument("--dump", type=Path, metavar="FLOAT_DUMP", help="dump of the float model")
+    known.add_argument("--dump", type=Path, metavar="FLOAT_DUMP", help="existing dump of the float model")
     add_fixed(known, "dump of the fixed model for the same image as in --dump", "FIXED_DUMP")
     many = parser.add_argument_group("processes").add_mutually_exclusive_group()
     add_num_process(many, "number of processes that run calibration images", None)
@@ -190,11 +190,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(results, "folder for the results", "FOLDER")
     add_json(
         results,
-        "also write the result as JSON to this file: the table of plans, the rounds (--first) or the "
-        "contributions of the convolutions (--explain)",
+        "also write the result as JSON to this file: the table of plans; with --first, the plan and the errors of "
+        "each round; with --explain, the contribution of each convolution",
     )
     results.add_argument(
-        "--fixed-model", action="store_true", help="also write the fixed model of each plan, as optimized_i_RATE.onnx"
+        "--fixed-model",
+        action="store_true",
+        help="also write the fixed model of each plan as optimized_i_RATE.onnx; i: number of the plan, from 0",
     )
     results.add_argument("--pickle", action="store_true", help="also write quant parameters as pickle (protocol 3)")
 

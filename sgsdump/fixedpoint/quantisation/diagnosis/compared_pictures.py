@@ -161,7 +161,7 @@ def _bare(record: Record) -> Record:
 
 
 def _gone() -> np.ndarray:
-    raise ValuesError("the values of an image are not available if the image ran on another machine")
+    raise ValuesError("the values are not available, because another machine ran the model on this image")
 
 
 def spooled(records: Iterable[Record], folder: Path) -> Dump:

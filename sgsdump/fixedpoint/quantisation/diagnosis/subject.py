@@ -88,7 +88,7 @@ def given_fixed(model: Model, path: Path, config: InputConfig | None) -> Subject
     fixed = open_model(path)
     facts = read_facts(fixed)
     if facts is None and QuantisedModel(fixed.proto).is_quantised:
-        raise ModelError(f"{path}: quantised with another tool. Only sgsdump diagnose takes such a model as --fixed")
+        raise ModelError(f"{path}: quantised with another tool. Only sgsdump diagnose --fixed accepts such a model")
     if facts is None:
         raise ModelError(
             f"{path} is a float model. Pass fixed.sim or a model from calibrate to --fixed, or omit "

@@ -300,7 +300,7 @@ def _by_pieces(emit: Emitter, source: str, top: int, kernel: Kernel, k: np.ndarr
         parts, bits = [(high, 8), (low, 0)], _piece_bits(kernel, 128)
     if not bits:
         raise OverflowError(
-            f"{kernel.name}: one output of this convolution sums so many products that the sum is not exact"
+            f"{kernel.name}: an output of this convolution sums too many products for an exact float32 sum"
         )
     total = ""
     rest = emit.cast(kernel.name, FLOAT)

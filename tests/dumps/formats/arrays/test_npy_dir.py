@@ -305,7 +305,8 @@ def test_a_folder_of_other_things_with_an_array_deep_in_it_is_no_dump(tmp_path: 
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"")
     np.save(tmp_path / "tests/data/deep/x.npy", np.float32([1]))
-    told = r"only 1 of the 4 files in it and its subfolders are \.npy files\. Give the folder .*\(tests/data/deep\)$"
+    told = r"only 1 of the 4 files in this folder and its subfolders are \.npy files\. "
+    told += r"Give the folder .*\(tests/data/deep\)$"
     with pytest.raises(FormatError, match=told):
         open_dump(tmp_path)
     assert list(open_dump(tmp_path / "tests")) == ["data/deep/x"]

@@ -292,7 +292,7 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
     [
         ('{"dump_data_dir": "", "data": []}', 'has no key "data"'),
         ('{"dump_data_dir": "", "data": {}}', "lists no tensor"),
-        ('{"dump_data_dir": "", "data": {"a": 3}}', "'a' is not an object"),
+        ('{"dump_data_dir": "", "data": {"a": 3}}', "'a' must be a JSON object"),
         (text_of(in_out(shape=[-1])), "an impossible shape"),
         (text_of(in_out(shape=[2**40, 2**40])), "is invalid: numpy cannot make"),
         (text_of(in_out(shape=["2"])), "an impossible shape"),

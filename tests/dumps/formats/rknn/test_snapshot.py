@@ -100,7 +100,7 @@ def test_a_text_file_is_read_where_the_array_is_missing(tmp_path: Path) -> None:
     assert list(dump) == ["prob"] and dump["prob"].shape is None and len(dump.damage) == 12
     np.testing.assert_allclose(dump["prob"].real(), np.load(GOOD / "golden/npy/prob.npy").ravel(), atol=5.1e-7)
     (tmp_path / "golden/prob.txt").write_text("0.5\nnumber\n")
-    with pytest.raises(FormatError, match="does not only hold numbers"):
+    with pytest.raises(FormatError, match="must contain only numbers"):
         open_dump(tmp_path)["prob"].real()
     assert open_dump(tmp_path / "golden").records
 

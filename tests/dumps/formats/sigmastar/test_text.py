@@ -402,7 +402,7 @@ def test_kinds_of_record_do_not_mix(tmp_path):
     (tmp_path / "x").write_bytes(b"isFloat: 1\n" + one + other)
     with pytest.raises(
         FormatError,
-        match=r"record 1 'x' at byte \d+ has the ending of style tflite, but earlier records have style sim",
+        match=r"record 1 'x' at byte \d+ has the form 'tflite', but the earlier records have the form 'sim'",
     ):
         text_dump.read(tmp_path / "x")
     (tmp_path / "x").write_bytes(b"isFloat: 1\n" + one + LINES + b"1.000000, \n}")

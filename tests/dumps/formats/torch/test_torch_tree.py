@@ -188,7 +188,9 @@ def test_the_first_operator_that_differs_is_named_with_its_inputs(tree: Path, tm
     first = first_difference(comparison)
     assert first is not None and first.output.name == "root.a/output"
     assert [row.name for row in first.inputs] == ["root.a/input_0"] and first.own == first.output.rmse == 1 / 6
-    assert str(first) == "output RMSE 0.167; all inputs are equal (root.a/input_0); the operator's own error is 0.167"
+    assert str(first) == (
+        "output RMSE 0.167; all inputs are equal in both dumps (root.a/input_0); the operator's own error is 0.167"
+    )
     saved(changed.with_name("input_0.pth"), 1, 2, 3.5)
     first = first_difference(compare(open_dump(other, 3, 0), open_dump(tree / "msit_dump_20250220_083154", 3, 0)))
     assert str(first) == "output RMSE 0.167, inputs root.a/input_0 RMSE 0.0833, own error 0.0833"
