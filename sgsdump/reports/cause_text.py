@@ -169,10 +169,7 @@ def between_rounds_text(finding: Finding) -> str:
     facts = finding.facts
     names = listed([shortened(name) for name in finding.names], FEW)
     inputs = f"all earlier rounds are equal, but inputs of this round differ ({names})" if names else ""
-    where = (
-        "the first difference is outside the model, between two of its calls (rounds), "
-        "for example in sampling or the cache"
-    )
+    where = "the first difference is between two rounds (calls of the model), for example in sampling"
     if "source" not in facts:
         unlike = [
             f"{facts[f'unlike {side}']} in the {side}" for side in ("sample", "benchmark") if f"unlike {side}" in facts
