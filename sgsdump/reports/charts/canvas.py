@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -116,9 +117,15 @@ def draw_counts(
     used = np.flatnonzero(counts)
     if not used.size:
         return
-    lefts, rights, tops = _outline(panel, counts, low, high)
-    for left, right, top in zip(lefts[used].tolist(), rights[used].tolist(), tops[used].tolist()):
-        draw.rectangle((left, top, right - 1, panel.bottom - 1), fill=colour)
+    lefts, rights, tops = (each[used] for each in _outline(panel, counts, low, high))
+    left, top = int(lefts[0]), int(tops.min())
+    # Columns may overlap by a pixel; the highest one is visible there.
+    widths = rights - lefts
+    pixels = np.arange(widths.sum()) - np.repeat(np.cumsum(widths) - widths - lefts + left, widths)
+    highest = np.full(int(rights.max()) - left, panel.bottom)
+    np.minimum.at(highest, pixels, np.repeat(tops, widths))
+    mask = np.arange(top, panel.bottom)[:, None] >= highest
+    draw.bitmap((left, top), Image.fromarray(mask.astype(np.uint8) * 255), fill=colour)
 
 
 def draw_outline(
@@ -148,13 +155,19 @@ def draw_limits(draw: ImageDraw.ImageDraw, panel: Panel, limits: tuple[float, fl
     Draw the limits before the columns, so that they hide no column. The triangles stay visible if a column hides a
     line.
     """
+    dashes = _dashes(panel.bottom - panel.top, dash, width)
     for limit in limits:
         middle = panel.column(limit)
-        left = middle - (width - 1) // 2
-        for top in range(panel.top, panel.bottom, 2 * dash):
-            draw.rectangle((left, top, left + width - 1, min(top + dash, panel.bottom) - 1), fill=RED)
+        draw.bitmap((middle - (width - 1) // 2, panel.top), dashes, fill=RED)
         base = panel.bottom + _MARK + 1
         draw.polygon([(middle, panel.bottom + 1), (middle - _MARK, base), (middle + _MARK, base)], fill=RED)
+
+
+@lru_cache(maxsize=8)
+def _dashes(height: int, dash: int, width: int) -> Image.Image:
+    """Return a dashed vertical line as a mask."""
+    column = np.arange(height) % (2 * dash) < dash
+    return Image.fromarray(np.repeat(column[:, None], width, axis=1).astype(np.uint8) * 255)
 
 
 def ticks(low: float, high: float, about: int) -> list[tuple[float, str]]:
@@ -218,6 +231,21 @@ def percent(part: int, whole: int) -> str:
     return f"{share:.3g} %"
 
 
+class _Font(ImageFont.FreeTypeFont):
+    """A font that keeps its latest drawn and measured texts: most labels of a chart are also on the next chart."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._drawn = lru_cache(maxsize=512)(super().getmask2)
+        self._measured = lru_cache(maxsize=512)(super().getlength)
+
+    def getmask2(self, *args: Any, **options: Any) -> Any:
+        return self._drawn(*args, **options)
+
+    def getlength(self, *args: Any, **options: Any) -> float:
+        return self._measured(*args, **options)
+
+
 @cache
 def font(size: int, bold: bool = False) -> ImageFont.FreeTypeFont:
     """Return DejaVu Sans of a size in pixels from matplotlib's files; Pillow's built-in font if they are missing."""
@@ -225,5 +253,5 @@ def font(size: int, bold: bool = False) -> ImageFont.FreeTypeFont:
     for folder in (spec.submodule_search_locations or []) if spec else []:
         file = Path(folder, "mpl-data", "fonts", "ttf", "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf")
         if file.is_file():
-            return ImageFont.truetype(str(file), size, layout_engine=ImageFont.Layout.BASIC)
+            return _Font(str(file), size, layout_engine=ImageFont.Layout.BASIC)
     return ImageFont.load_default(size)  # type: ignore[return-value]
