@@ -74,7 +74,8 @@ def replace_text(path: Path, text: str) -> None:
 def together() -> Iterator[None]:
     """Rename the files of ``replacing`` together at the end of the block, or none if the block fails.
 
-    If a rename fails, OutputError names the files already replaced.
+    If the reader of standard output stops reading (``sgsdump … | head``), the files are renamed, too. If a rename
+    fails, OutputError names the files already replaced.
     """
     if _waiting.get() is not None:
         yield
@@ -82,9 +83,12 @@ def together() -> Iterator[None]:
     waiting: list[_Whole] = []
     token = _waiting.set(waiting)
     done: list[str] = []
+    unread: BrokenPipeError | None = None
     with ExitStack() as stack:
         try:
             yield
+        except BrokenPipeError as error:
+            unread = error
         finally:
             _waiting.reset(token)
             for whole in waiting:
@@ -96,6 +100,8 @@ def together() -> Iterator[None]:
                 already = f"; already written: {', '.join(done)}" if done else ""
                 raise OutputError(f"cannot write {whole.path}: {_why_not(whole.path, error)}{already}") from error
             done.append(str(whole.path))
+    if unread is not None:
+        raise unread
 
 
 def _why_not(path: Path, error: OSError) -> str:

@@ -139,6 +139,14 @@ def test_files_written_together_all_fail_when_one_does(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_files_stay_if_nobody_reads_the_output_any_more(tmp_path):
+    with pytest.raises(BrokenPipeError), together():
+        with replacing(tmp_path / "one") as file:
+            file.write(b"new")
+        raise BrokenPipeError
+    assert (tmp_path / "one").read_bytes() == b"new" and len(list(tmp_path.iterdir())) == 1
+
+
 def test_a_file_that_cannot_be_renamed_says_which_are_written(tmp_path):
     one, other = tmp_path / "one", tmp_path / "other"
     with pytest.raises(OutputError, match=r"cannot write .*other.*; already written: .*one$"), together():
