@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="TENSOR_MIN_MAX",
         nargs="?",
-        help="calibrated ranges, in any of the forms above",
+        help="calibration ranges, in any of the forms above",
     )
     source = parser.add_argument_group("input dump")
     add_parse_net(source)

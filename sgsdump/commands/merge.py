@@ -8,10 +8,11 @@ examples:
 
 names and order:
   The merged dump keeps the order of the given dumps, and the order of the
-  tensors in each dump. A folder that is not a dump itself is replaced by the
-  dumps in it, sorted by name. Names that occur in more than one dump are an
-  error; --prefix avoids the error. The ending of OUT selects its format, as in
-  sgsdump convert. Graphs beside the dumps (NAME.graph.onnx) are not merged.
+  tensors in each dump. If DUMP is a folder that is not a dump itself, the dumps
+  in this folder are merged, sorted by name. Names that occur in more than one
+  dump are an error; --prefix avoids the error. The ending of OUT selects its
+  format, as in sgsdump convert. Graphs beside the dumps (NAME.graph.onnx) are
+  not merged.
 """
 
 from __future__ import annotations

@@ -155,8 +155,8 @@ def add_provider(parser: argparse._ActionsContainer, default: str | None = "CPU"
 def add_input_config(
     parser: argparse._ActionsContainer,
     text: str = (
-        "the file input_config.ini, which sgsdump cfg writes; required if -i gives images. If -i gives "
-        "arrays, the default settings are inferred"
+        "path of input_config.ini (sgsdump cfg writes this file). Required if the files of -i are images; "
+        "optional if they are arrays, because sgsdump can infer the settings for arrays"
     ),
 ) -> None:
     """Add ``--input-config``."""
@@ -293,8 +293,8 @@ def add_stages(parser: argparse._ActionsContainer) -> None:
         type=Path,
         metavar="MODEL",
         help=(
-            "for Caffe: pair blobs with the SDK's stages, the successive values that in-place layers give "
-            "to a blob; MODEL is a fixed model that calibrate wrote; it lists these stages"
+            "fixed model that calibrate wrote for a Caffe model. MODEL lists the stages of each blob (the successive "
+            "values that in-place layers give to the blob), and sgsdump pairs blobs with these stages"
         ),
     )
 

@@ -44,9 +44,9 @@ class Operator:
                the outermost module.
     kind       operator type in the vocabulary of its library: ``aten.convolution``, ``Conv2d``, ``Conv``.
     is_module  True for a module. The operators inside the module may be in the dump too.
-    values     identity of each value that the operator reads ("in", slot) or writes ("out", slot). If an operator
-               reads the output of another operator, input and output have the same identity. Inputs that were not
-               dumped may have an identity too.
+    values     identity of each value that the operator reads ("in", slot) or writes ("out", slot). If operator B
+               reads an output of operator A, this input of B has the same identity as the output of A. Inputs that
+               were not dumped may have an identity too.
     weights    name of each value that is a weight of the model.
     arguments  non-tensor arguments by name, as JSON: ``{"eps": "1e-05"}``.
     source     program line of the call, ``net.py:28``; "" if unknown.
@@ -148,10 +148,10 @@ class Record:
 
 @runtime_checkable
 class Variant(Protocol):
-    """A variant of a dump format; ``of_part`` returns the variant for a dump of only some of the records."""
+    """Details of a file's layout, with data about individual records such as the original header of a record."""
 
     def of_part(self) -> Any:
-        """Return a copy of the variant without the data about individual records."""
+        """Return a copy without the data about individual records, for a dump of only some of the records."""
 
 
 def _as_note(note: str) -> str:

@@ -400,7 +400,7 @@ def has_net(path: Path | str) -> bool:
 
 
 def ranges_of(path: Path | str) -> dict[str, Range]:
-    """Return the calibrated ranges of a range file, or of a fixed model of the SDK.
+    """Return the calibration ranges of a range file, or of a fixed model of the SDK.
 
     Raises ModelError, FormatError and ConfigError.
     """

@@ -19,11 +19,12 @@ the inputs:
   -cd compares each dump with the dump whose folder has the same name.
 
 the comparison:
-  -cd compares with the outputs of another run; "pipeline full" also writes
-  compare_result.html. -g adds a golden (float32) run. Two errors are computed
-  against the golden run: the error of this run, and the error of the -cd run
-  (for example float16). A tensor passes if the error of this run is at most -t
-  times the error of the -cd run.
+  -cd DIR compares this run with another run, whose dump is in DIR; "pipeline
+  full" also writes compare_result.html. -g DIR adds a golden (float32) run.
+  With -g, each tensor has two errors relative to the golden run: the error of
+  this run, and the error of the other run (for example in float16). A tensor
+  passes if its error in this run is at most X times its error in the other run;
+  -t X sets this factor.
 
 exit status:
   0, or 1 in these cases: a tensor could not be dumped; a tensor fails, and its

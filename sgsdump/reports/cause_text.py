@@ -93,15 +93,15 @@ def _operator_text(finding: Finding, by_flow: bool) -> str:
         )
     if facts.get("how") == ACCUMULATION:
         return (
-            f"the benchmark computes {called(finding)} with one operator, but the sample adds up partial sums in "
-            f"{facts['dtype']}, with {figures['additions']:.0f} additions by operator {facts['added']}{_at(finding)}. "
-            f"Relative error: sample {figures['error']:.3g}, benchmark "
-            f"{figures['benchmark_error']:.3g}"
+            f"the benchmark computes {called(finding)} with one operator, but the sample adds partial sums in "
+            f"{facts['dtype']}: {figures['additions']:.0f} additions by {facts['added']}"
+            f"{f' (called at {source})' if (source := facts.get('source')) else ''}. Error relative to a float64 "
+            f"recomputation: sample {figures['error']:.3g}, benchmark {figures['benchmark_error']:.3g}"
         )
     if "collective" in facts:
         return (
-            f"in the two dumps, another rank contributes different values to {_placed(finding)}: {error}, although "
-            f"this rank's inputs are equal in both dumps. Compare the other ranks of this step"
+            f"the values that another rank contributes to {_subject(finding)} differ between the two dumps "
+            f"({error}), although this rank's inputs are equal in both dumps. Compare the other ranks of this step"
         )
     if "only_in" in facts:
         return _one_sided_text(finding)

@@ -136,11 +136,10 @@ def _channel_sentences(channels: Sequence[Finding]) -> Iterator[str]:
             f"{called(finding)} is within the limits as a whole, but {which}; the worst channel is "
             f"{worst}, with RMSE {rmse}."
         )
-    if len(ranked) > MOST_CHANNELS:
-        yield (
-            f"{counted(len(ranked) - MOST_CHANNELS, 'more layer')} also have lost channels or a channel that "
-            "exceeds its limit."
-        )
+    more = len(ranked) - MOST_CHANNELS
+    if more > 0:
+        have = "has" if more == 1 else "have"
+        yield f"{counted(more, 'more layer')} also {have} lost channels or a channel that exceeds its limit."
 
 
 def _on_statistics(comparison: Comparison) -> Iterator[str]:

@@ -103,7 +103,7 @@ def show_distributions(layers: Sequence[Distribution]) -> str:
     troubled = sum(layer.troubled for layer in layers)
     return card(
         paragraph(f"{len(layers)} layers, {troubled} suspicious"),
-        table(["#", "layer", "type", "values", "calibrated range", "remark"], rows) if rows else "",
+        table(["#", "layer", "type", "values", "calibration range", "remark"], rows) if rows else "",
         paragraph(f"{WORST} of {len(layers)} layers; to_pandas() returns all", small=True)
         if len(layers) > WORST
         else "",

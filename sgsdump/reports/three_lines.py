@@ -222,10 +222,7 @@ def _figure(deciding: Deciding) -> str:
     if value == LEAST:
         return f"{tensor}: checksums differ"
     if deciding.metric == RESOLUTION:
-        return (
-            f"{tensor} RMSE {value:.3g}, an error of at most half a quantisation step, which counts as within the "
-            "limits"
-        )
+        return f"{tensor} RMSE {value:.3g}; no limit applies, because the error is at most half a quantisation step"
     limit = "" if deciding.limit is None else f", limit {deciding.limit:g}"
     return f"{tensor} {deciding.metric} {_told(value, deciding.limit)}{limit}"
 
@@ -256,9 +253,9 @@ def _lacking(account: Account, allows_missing: bool = False) -> Iterator[str]:
     missing = [] if allows_missing else [*account.named("missing", "output"), *account.named("missing", "layer")]
     runs = () if allows_missing else account.named("missing", "run")
     if missing:
-        yield f"{counted(len(missing), 'layer')} missing from the sample ({_named(missing)})"
+        yield f"the sample lacks {counted(len(missing), 'layer')} ({_named(missing)})"
     if runs:
-        yield f"{counted(len(runs), 'run')} missing from the sample"
+        yield f"the sample lacks {counted(len(runs), 'run')}"
     if failed := account.not_comparable:
         yield f"{counted(len(failed), 'layer')} not comparable ({_named([one.name for one in failed])})"
     elif account.damaged:

@@ -1,4 +1,4 @@
-"""tensor_chn.txt: calibrated range of every output channel of the convolutions, two lines per tensor.
+"""tensor_chn.txt: calibration range of every output channel of the convolutions, two lines per tensor.
 
 Name:conv1, 10
 min_chn: -2.913756, ..., max_chn: 2.414397, ...;

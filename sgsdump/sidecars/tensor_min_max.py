@@ -1,4 +1,4 @@
-"""tensor_min_max files: the calibrated range of every tensor, in forms that are recognised by content.
+"""tensor_min_max files: the calibration range of every tensor, in forms that are recognised by content.
 
 text     tensor_min_max.txt (and softmax_lut_range.txt) of the old SDK: ``Name:conv1, min: -4.527316, max: 4.386048;``,
          one tensor per line in graph order, ``%f`` numbers; a name may contain anything except a line end

@@ -418,11 +418,12 @@ def in_device_layout(tensor: Tensor, layout: str) -> Tensor:
 
 
 def with_original_shape(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """For a tensor in a device layout, return a copy whose original shape is ``shape``.
+    """Return a copy of a tensor in a device layout, with ``shape`` as the shape before the conversion to this layout.
 
-    Some dumps do not contain the original shape. With the original shape, the method ``logical`` can convert the tensor
-    to its logical layout. ATB stores the layout FRACTAL_NZ with the dimensions M1 and M0 merged: (…, N1, M, N0). Raises
-    ValuesError if the shape does not fit the stored values, or if the layout cannot be converted back.
+    Some dumps do not contain this original shape. With the original shape, the method ``logical`` can convert the
+    tensor to its logical layout. ATB stores the layout FRACTAL_NZ with the dimensions M1 and M0 merged:
+    (…, N1, M, N0). Raises ValuesError if the shape does not fit the stored values, or if the layout cannot be
+    converted back.
     """
     info = tensor.info
     if not is_device(info.layout):

@@ -168,7 +168,7 @@ def test_a_missing_run_is_in_the_first_line_and_has_files_of_its_own(
     assert document["findings"][0] | {"kind": "missing", "names": ["step 2, rank 1"]} == document["findings"][0]
     assert document["completeness"]["runs"] == ["step 2, rank 1"] and not document["completeness"]["is_complete"]
     assert 'failures="1"' in (tmp_path / "r.step2-rank1.xml").read_text()
-    assert "INCOMPLETE: 1 run missing from the sample" in (tmp_path / "r.step2-rank1.md").read_text()
+    assert "INCOMPLETE: the sample lacks 1 run" in (tmp_path / "r.step2-rank1.md").read_text()
     (other / "tensors/0_4711/2/0_Add/after/outtensor0.bin").write_bytes(b"$Version=")
     status, _, err = said(capsys, "compare", other, tree)
     assert status == 2 and "step 2, rank 0" in err

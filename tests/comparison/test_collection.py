@@ -95,7 +95,7 @@ def test_the_first_of_several_rows_of_one_name():
 
 def test_repr_is_the_verdict(comparison):
     first, cause, following, completeness = repr(comparison).splitlines()
-    assert first == "DIFFERS: layer conv1 RMSE 0.5; 2 of 2 layers differ; 1 layer missing from the sample (yours)."
+    assert first == "DIFFERS: layer conv1 RMSE 0.5; 2 of 2 layers differ; the sample lacks 1 layer (yours)."
     assert cause.startswith(
         "Cause: layer conv1 (Conv), inferred from error metrics only, with the layers in file order: "
     )

@@ -188,7 +188,7 @@ def test_a_sum_in_a_narrower_type_is_named_with_its_product(tmp_path, benchmark,
     assert first.op_type == "addmm"
     assert first.figures["additions"] == HIDDEN / 4
     assert first.figures["error"] > first.figures["benchmark_error"]
-    assert "in bfloat16, with 12 additions" in repr(comparison)
+    assert "in bfloat16: 12 additions" in repr(comparison)
 
 
 def test_a_map_takes_the_fused_module_apart(tmp_path, benchmark):

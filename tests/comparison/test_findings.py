@@ -36,7 +36,7 @@ def test_what_stands_after_the_last_pair_is_missing_and_less_than_half_is_incomp
     comparison = sgsdump.compare(dump(a=x), dump(a=x, b=x, c=x))
     assert comparison.completeness.missing_outputs == ("b", "c") and not comparison.is_complete
     said = sentences(comparison)
-    assert said[0] == "EQUAL: the only layer is equal; 2 layers missing from the sample (b, c)."
+    assert said[0] == "EQUAL: the only layer is equal; the sample lacks 2 layers (b, c)."
     assert said[3] == "Compared: 1 of 3 layers; 2 missing from the sample."
     assert comparison.verdict(Thresholds(max_rmse=0.1)).outcome == "INCOMPLETE"
     assert sgsdump.compare(dump(a=x), dump(a=x, b=x), exclude=["b"]).is_complete

@@ -198,7 +198,7 @@ def test_a_layer_that_golden_lacks_in_compare(folder: Path, capsys: pytest.Captu
     command = ["judge", "a", "a", "golden.npz", "--json", "g.json", "--junit", "g.xml"]
     assert main(command) == 1
     first = capsys.readouterr().out.splitlines()[0]
-    assert first.startswith("INCOMPLETE: 1 layer missing from the sample (c2.npy);")
+    assert first.startswith("INCOMPLETE: the sample lacks 1 layer (c2.npy);")
     assert findings("g.json")[0] | {"figures": {}} == findings("g.json")[0]
     assert findings("g.json")[0]["names"] == ["c2.npy"]
     assert 'failures="1"' in Path("g.xml").read_text()

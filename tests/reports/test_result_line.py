@@ -70,7 +70,7 @@ def test_cos_and_a_limit_of_a_layer_of_its_own():
 def test_what_is_missing_is_incomplete_and_never_opens_as_equal_alone():
     comparison = compared([0, 0, 0], keep=["l1", "l2"])
     limited = comparison.verdict(Thresholds(max_rmse=0.1))
-    missing = "1 layer missing from the sample (l0)"
+    missing = "the sample lacks 1 layer (l0)"
     assert result_line(limited) == f"INCOMPLETE: {missing}; the 2 compared layers are within the limits."
     assert limited.exit_status() == 1 and comparison.verdict().exit_status() == 0
     assert result_line(comparison.verdict()) == f"EQUAL: all 2 layers are equal; {missing}."

@@ -14,7 +14,7 @@ follow one another, 4-D ones as NHWC. The SDK's fixed simulator adds the padded 
     }
 
 The folder of auto_dump_debug.sh's report. The log's first line names a folder, the others are the layers
-(``reports/comparison/sdk_lines.py``; docs/formats/sigmastar.md#split-dumps)::
+(``reports/comparison/sdk.py``; docs/formats/sigmastar.md#split-dumps)::
 
     Undefined_benchmark.bin_DumpDebug_out/benchmark.bin_doAnalyzeRmse_run.log
     Undefined_benchmark.bin_DumpDebug_out_backup_at_20240131-120000/           an older one, renamed

@@ -70,10 +70,11 @@ your metric:
 
 a cluster (--scheduler):
   A Dask cluster (pip install 'sgsdump[cluster]') runs the model on the images.
-  This machine reads and preprocesses the images, and sends them with the model.
-  The workers need the same versions of sgsdump, onnx, onnxruntime and numpy,
-  but none of your files. The measurements for the recommendation run on this
-  machine, not on the cluster. The result is the same as without a cluster.
+  The local machine reads and preprocesses the images, and sends the images and
+  the model to the cluster. The workers need the same versions of sgsdump, onnx,
+  onnxruntime and numpy, but none of your files. The measurements that lead to
+  the recommendation run on the local machine, not on the cluster. The result is
+  the same as without a cluster.
 """
 
 from __future__ import annotations

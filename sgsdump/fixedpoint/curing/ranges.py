@@ -92,8 +92,8 @@ def headrooms(
 ) -> dict[str, float]:
     """Return how much wider the INT16 range of each input of a convolution becomes.
 
-    ranges       calibrated ranges; those of weights already with room (``weight_room``).
-    sums         calibrated range of each convolution's output channels (``statistics.SideRanges.channels``).
+    ranges       calibration ranges; those of weights already with room (``weight_room``).
+    sums         calibration range of each convolution's output channels (``statistics.SideRanges.channels``).
     per_channel  one weight scale per output channel (above L1).
     """
     graph = Graph(deployed(model))
@@ -122,9 +122,9 @@ def _below_a_power(reaches: np.ndarray) -> float:
 def with_int16_room(
     model: Model, ranges: Mapping[str, Range], sums: Mapping[str, Range], per_channel: bool
 ) -> dict[str, Range]:
-    """Return calibrated ranges with room for values stored in INT16, and none for UINT8.
+    """Return calibration ranges with room for values stored in INT16, and none for UINT8.
 
-    sums         calibrated range of each convolution's output channels (``statistics.SideRanges.channels``).
+    sums         calibration range of each convolution's output channels (``statistics.SideRanges.channels``).
     per_channel  one weight scale per output channel (above L1): INT16 weights then get scales that suit their sums.
     """
     ranges = {**ranges, **(weight_room(model, ranges, sums) if per_channel else {})}
@@ -169,7 +169,7 @@ def weight_room(model: Model, ranges: Mapping[str, Range], sums: Mapping[str, Ra
 
     ``wide`` is set so that the channels share the bits of the sums better.
 
-    sums  calibrated range of each convolution's output channels (``statistics.SideRanges.channels``).
+    sums  calibration range of each convolution's output channels (``statistics.SideRanges.channels``).
     """
     graph = Graph(deployed(model))
     found: dict[str, Range] = {}

@@ -51,7 +51,7 @@ class Imported:
 
     model    the model to calibrate, with the weights of the file.
     config   the configuration to calibrate with, including the raised tensors.
-    ranges   replace the calibrated ranges.
+    ranges   replace the calibration ranges.
     moved    names in ``ranges`` that the file lacks; they follow from a tensor whose values an operator moves.
     unknown  names of the file that the model does not have.
     changed  weights that the file replaces.

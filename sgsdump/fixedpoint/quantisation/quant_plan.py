@@ -86,7 +86,7 @@ class Choice:
 class QuantPlan:
     """The decisions: operators in order, one Quant per stored tensor, one Quant per convolution's weights.
 
-    Tensors without a calibrated range (integers, and tensors that the ranges omit) are absent; they keep the float
+    Tensors without a calibration range (integers, and tensors that the ranges omit) are absent; they keep the float
     model's type.
 
     weights    keyed by the output name of the convolution node.
@@ -128,7 +128,7 @@ def plan(
 def decide(analysis: Analysis, ranges: Mapping[str, Range], choice: Choice = Choice()) -> QuantPlan:
     """Return types, scales and zero points of a float model.
 
-    ranges  calibrated range of every float tensor. A range of weights overrides max|w|: one value, or one per output
+    ranges  calibration range of every float tensor. A range of weights overrides max|w|: one value, or one per output
             channel.
     Raises ConfigError if ``choice`` names a tensor that is not the first input of a convolution.
     """
@@ -280,7 +280,7 @@ def weight_quant(graph: Graph, node: NodeProto, dtype: np.dtype, calibrated: Ran
 
 
 def weight_range(node: NodeProto, ranges: Mapping[str, Range]) -> Range | None:
-    """Return the calibrated range of a convolution's weights.
+    """Return the calibration range of a convolution's weights.
 
     A grouped convolution has the ranges of the convolutions that the SDK splits it into, one value per output channel.
     """

@@ -13,15 +13,15 @@
 | ReduceMax along an axis, nearest Resize, MaxPool, Pad, Split, Reshape, Transpose (ox_rmax_c) | any | its input's |
 | Split | a UINT8 piece decides; others are requantised after it (w_shuffle, sp8, sp_out) | |
 | Concat along C | each input 16n channels, or all but the last 8n and the last not (zc_*, zd_*) | UINT8, else INT16 |
-| the same | an input not 8n, unless the first is not and one convolution alone reads it (k8_12_8, k12_8_m, d12_8) |
-UINT8 | | Concat along H, W | unless the channels are an odd multiple of 8 (ox_concat_hw, hc2_24) | UINT8 |
+| the same | an input not 8n, unless the first is not and only a conv reads it (k8_12_8, k12_8_m, d12_8) | UINT8 |
+| Concat along H, W | unless the channels are an odd multiple of 8 (ox_concat_hw, hc2_24) | UINT8 |
 | Concat of two dimensions | maps of one pixel and fully connected outputs (pfld2) | as a Concat along C |
 | the same | flattened maps of several pixels (fcm_2_6) | UINT8 |
 | convolution with groups (gr16) | | as the Concat of its groups' channels |
 | Max | shares one range with its operands (ox_maxmin), also as a separate operator (spmax) | each its own type |
 | convolution | input without any of these (every probe) | UINT8 |
-| product of other than two dimensions | its input is moved from a tensor that others compute with | INT16, requantised
-for it | | any | none of the above | INT16 unless a neighbour gives it a type |
+| product of other than two dimensions | its input is moved from a tensor that others use | INT16, requantised for it |
+| any | none of the above | INT16 unless a neighbour gives it a type |
 
 Source: docs/formats/fixed_arithmetic.md#types.
 """

@@ -58,8 +58,8 @@ def summary(cured: Cured) -> str:
 
 
 def _spread(by_image: Sequence[float]) -> str:
-    """Return the median and the worst of the held-out images."""
-    return f"median image: {median(by_image):.3g} times, worst image: {max(by_image):.3g} times"
+    """Return the median and the largest factor of the held-out images."""
+    return f"this factor for single images: median {median(by_image):.3g}, largest {max(by_image):.3g}"
 
 
 def text(cured: Cured) -> str:

@@ -62,7 +62,7 @@ FORMATS = {
 class SimQuant:
     """The quantisation of a tensor.
 
-    low, high     calibrated range: one value, or one per channel.
+    low, high     calibration range: one value, or one per channel.
     scale         float32 steps: one, or one per channel; empty for a tensor without integers.
     zero_point    of the first channel.
     accumulator   for the output of a convolution, the largest and the smallest sum of products over its channels;

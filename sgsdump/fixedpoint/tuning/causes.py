@@ -112,7 +112,7 @@ def named_causes(
         Of the unchanged fixed model.
     left
         Returns the output error with only the inputs of these convolutions at INT16, and with these ranges instead of
-        the calibrated ranges. Without convolutions, every convolution is at INT16.
+        the calibration ranges. Without convolutions, every convolution is at INT16.
 
     Returns
     -------

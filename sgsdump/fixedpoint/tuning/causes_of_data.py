@@ -214,7 +214,7 @@ def _distance(examined: Examined, feeds: Sequence[LabelledFeed], given: Mapping[
 def _normalised_as(told: Picture, bounds: Range) -> Picture | None:
     """Return the normalisation with which bytes from 0 to 255 fill this range; None if it is not plausible.
 
-    A calibrated range always contains 0.
+    A calibration range always contains 0.
     """
     width = _width(bounds)
     if not width:

@@ -318,7 +318,7 @@ def fixed_with(
     """Return the fixed model with these inputs at INT16.
 
     per_channel  one weight scale per output channel instead of one per tensor.
-    held         ranges that replace calibrated ranges.
+    held         ranges that replace calibration ranges.
     room         INT16 ranges have room if the model was calibrated here, as in the quant file (``roomy_ranges``).
     """
     subject = measured.subject

@@ -63,7 +63,7 @@ class Convolution:
 class Signs:
     """The figures of one convolution that the rules use; None if the required file was not given.
 
-    limits  calibrated range of its input.
+    limits  calibration range of its input.
     levels  number of the range's 256 8-bit levels that hold 99 % of the float values; ``narrow``: rule 2.
     row     row of the comparison for the tensor that it stores.
     after   worst row among the layers that it is the nearest convolution before.

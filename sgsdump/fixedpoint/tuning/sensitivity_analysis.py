@@ -147,7 +147,7 @@ class Measurement:
     ranked_on: int = 0
 
     def held_ranges(self, convolution: str) -> Mapping[str, Range]:
-        """Return the ranges that contain the values of a convolution's domain, if the calibrated ranges do not."""
+        """Return the ranges that contain the values of a convolution's domain, if the calibration ranges do not."""
         return next(found.held_ranges for found in self.sensitivities if convolution in found.domain.convolutions)
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 Totals = Mapping[str, Sums]
 Room = Callable[[Mapping[str, "Range"], SideRanges, bool], Mapping[str, "Range"]]
-"""Returns calibrated ranges with room; the last argument: whether weights have one scale per output channel."""
+"""Returns calibration ranges with room; the last argument: whether weights have one scale per output channel."""
 
 
 @dataclass(frozen=True)

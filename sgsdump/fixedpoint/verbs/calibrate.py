@@ -87,7 +87,7 @@ class FixedModel:
 
     @property
     def ranges(self) -> Mapping[str, Range]:
-        """Calibrated range of each float tensor by name, in the order of the model."""
+        """Calibration range of each float tensor by name, in the order of the model."""
         return self.calibration.ranges
 
     @property
@@ -266,10 +266,11 @@ def with_metric(made: FixedModel, feeds: Feeds, metric: UserMetric | None, progr
 
 
 def level_of(told: str | None, quant_file: Path | None, plan_of: Path | None = None) -> str:
-    """Return the calibration level: the user's level, else L1 if the quant file is in a log of L1, else the default.
+    """Return the calibration level: the level that the user gave, otherwise L1 or the default level.
 
-    If a plan or a quant file is given, the calibration level does not raise any convolution to INT16. Raises
-    ConfigError if both a plan and a quant file are given.
+    Without a level, L1 is returned if ``quant_file`` belongs to the log folder of a calibration at L1. If a plan or a
+    quant file is given, the calibration level does not raise any convolution to INT16. Raises ConfigError if both a
+    plan and a quant file are given.
     """
     from sgsdump.errors import ConfigError
     from sgsdump.fixedpoint.quantisation.calibration_log import has_weight_ranges
@@ -298,7 +299,10 @@ def _is_near(given: Range, seen: Range | None) -> bool:
 
 
 def calibrated(opened: OpenNetwork, feeds: Feeds, how: How, workers: Workers, progress: Progress) -> FixedModel:
-    """Calibrate an opened model and return its fixed model. Errors of the calibration or the data are not caught."""
+    """Calibrate an opened model and return its fixed model.
+
+    Exceptions of the calibration, and of the code that reads the data, are passed on to the caller.
+    """
     from sgsdump.fixedpoint.quantisation.calibration import CalibrationOptions, calibrate, is_long
     from sgsdump.fixedpoint.quantisation.calibration_log import read_log
     from sgsdump.fixedpoint.quantisation.fixed_model import check_that_it_runs, make_fixed, rehearse

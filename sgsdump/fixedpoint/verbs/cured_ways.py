@@ -134,7 +134,7 @@ class Start:
         per_channel: bool,
         some: Mapping[str, Range] | None = None,
     ) -> dict[str, Range]:
-        """Return calibrated ranges, replaced and widened by the quant file of the cured model.
+        """Return calibration ranges, replaced and widened by the quant file of the cured model.
 
         per_channel  True above L1
         some         ranges calibrated on some of the images; they are widened by the same factors

@@ -66,7 +66,7 @@ class Aims:
 class Calibrated:
     """An open model with its calibration.
 
-    ranges  calibrated ranges, with room for tensors stored in INT16
+    ranges  calibration ranges, with room for tensors stored in INT16
     seen    ranges of the values on the calibration images
     how     settings for another calibration without some of the images
     """

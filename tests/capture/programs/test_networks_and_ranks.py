@@ -110,6 +110,6 @@ def test_the_ranks_of_processes_that_the_program_starts_and_the_one_that_is_wron
     done = sgsdump("compare", f"{tree}@step=1", f"{tree}@step=0", cwd=tmp_path)
     assert "The first run that differs is step 0, rank 1" in done.stdout, done.stdout
     of_rank_0 = done.stdout.partition("rank 1")[0]
-    sent = "another rank contributes different values to 2_allreduce_/output.0 (allreduce_), called at ranks.py:15"
+    sent = "values that another rank contributes to 2_allreduce_/output.0 (allreduce_), called at ranks.py:15, differ"
     assert sent in of_rank_0, done.stdout
     assert "the argument other differs at 1_mul/output.0 (mul), called at ranks.py:14: 1.5 in sample" in done.stdout

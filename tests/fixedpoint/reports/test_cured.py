@@ -61,7 +61,7 @@ def test_each_step_has_its_error_and_why_it_was_skipped() -> None:
 def test_the_verdict_is_what_to_expect_on_other_images() -> None:
     expected = (
         "expected error on other images: y 0.3, which is 0.3 times the original error "
-        "(median image: 0.25 times, worst image: 0.5 times)"
+        "(this factor for single images: median 0.25, largest 0.5)"
     )
     assert summary(CURED) == f"cured (fold, bias); {expected}"
     assert summary(NONE) == "no improvement found; the model is unchanged"

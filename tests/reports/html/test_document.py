@@ -131,9 +131,7 @@ def test_an_empty_report():
 def test_the_verdict_is_three_lines_that_name_the_layer():
     comparison, *_ = compared([f"layer{i}" for i in range(40)])
     first, cause, following, completeness, *more = sentences(comparison)
-    assert (
-        first.startswith("DIFFERS: output layer39 RMSE ") and "1 layer missing from the sample (<i>alone</i>)" in first
-    )
+    assert first.startswith("DIFFERS: output layer39 RMSE ") and "the sample lacks 1 layer (<i>alone</i>)" in first
     assert cause.startswith("Cause: layer ") and following.startswith("Next: ")
     assert completeness.endswith("; 1 missing from the sample.")
     assert any(comparison.worst.name in line for line in more) and comparison.jumps[0].name in more[-1]

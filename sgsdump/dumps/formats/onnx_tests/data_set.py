@@ -58,7 +58,8 @@ def read(path: Path) -> Dump:
     if not _has_tensors(path):
         sets = list(_sets(path).values())
         if len(sets) != 1:
-            raise FormatError(f"{path} holds {len(sets)} data sets. Give the folder of one data set")
+            held = f"{len(sets)} data sets" if sets else "no data set"
+            raise FormatError(f"{path} holds {held}. Give the folder of one data set")
         folder = sets[0]
     notes: list[str] = []
     model = _model_of(folder, notes)

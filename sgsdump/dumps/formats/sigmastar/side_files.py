@@ -1,7 +1,7 @@
-"""Exact scales and shapes of SigmaStar dumps, from calibrated ranges and from the parse_net text of the model.
+"""Exact scales and shapes of SigmaStar dumps, from calibration ranges and from the parse_net text of the model.
 
 **Scales.** A dump's header has only six decimals of the scale, with an error of up to 1.6 % for 16-bit tensors. So the
-header can only *check* a scale. Exact scales come from the calibrated ranges or from the ranges of a parse_net text.
+header can only *check* a scale. Exact scales come from the calibration ranges or from the ranges of a parse_net text.
 parse_net's Scaler is not used: it has six decimals and is 41 % off for the output of a softmax. The rules, observed in
 fixed models of the SDK:
 
@@ -173,10 +173,10 @@ def unpadded(dump: Dump, net: ParseNet) -> Dump:
 
 
 def with_side_files(dump: Dump, ranges: Ranges | None = None, net: ParseNet | None = None) -> Dump:
-    """Return the dump with the facts from calibrated ranges and from the parse_net text of its model, if given.
+    """Return the dump with the facts from calibration ranges and from the parse_net text of its model, if given.
 
-    Buffers are unpadded. Integers get the exact scale from parse_net's ranges, else from the calibrated ranges. Reading
-    a tensor without an exact scale raises ValuesError with the reason.
+    Buffers are unpadded. Integers get the exact scale from parse_net's ranges, else from the calibration ranges.
+    Reading a tensor without an exact scale raises ValuesError with the reason.
     """
     if net is None:
         dump = without_blocks(dump)

@@ -160,7 +160,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     plans.add_argument(
         "--cost",
         choices=COSTS,
-        help=f"cost to minimise: bytes of weights, or multiplications at 16 bits (default: {COST})",
+        help=f"cost to minimise. bytes: bytes of the weights; macs: multiplications at INT16 (default: {COST})",
     )
     plans.add_argument(
         "--budget", metavar="TIME", help=f"time limit for the whole command, such as 60s, 5m or 1h (default: {BUDGET})"

@@ -12,7 +12,7 @@ The numbers, per output channel:
     L    = max over c of |B_c|, |(min_c - b_c) / s_c + Z_c|, |(max_c - b_c) / s_c + Z_c|
     K    = ceil(log2 L) - 13                  bias_c = half_away(B_c / 2^K)
 
-min_c and max_c are the calibrated range of output channel c before its activation (tensor_chn.txt). K and n are shared
+min_c and max_c are the calibration range of output channel c before its activation (tensor_chn.txt). K and n are shared
 by a layer, or by each group of a grouped convolution, whose groups the hardware computes one after the other.
 Source: docs/formats/fixed_arithmetic.md#convolution. Exact: every integer of every convolution seen.
 

@@ -23,7 +23,7 @@ exponential is drawn from -t, so that f counts from the smaller value.
     tanh -> out:     V rescaled directly from its table's step to s_16 = max(|lo|, |hi|) / 32767 of the output's range;
                      a UINT8 output is requantised from there, as after a ReLU
 
-Exp of x from lo to hi, its calibrated range: counted from the top, in steps that reach at least 10.
+Exp of x from lo to hi, its calibration range: counted from the top, in steps that reach at least 10.
 
     s' = max(hi - lo, 10) / 32767;  n = shift(s / s')
     T  = half_up(q * half_up(s / s' * 2^n) / 2^(n-1));  d = half_up((T - half_away(2 * f32(hi / s'))) / 2)

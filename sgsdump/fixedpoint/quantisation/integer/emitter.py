@@ -408,7 +408,7 @@ class Call:
     name       the tensor that it makes.
     operands   its inputs as integers, without the ``constant`` that is added or multiplied.
     output     the scale required of the result.
-    range      calibrated range of the result.
+    range      calibration range of the result.
     source     range of the node's first input, or None.
     weighting  of a convolution whose weights are quantised.
     """

@@ -117,7 +117,7 @@ def write_integers(
 ) -> Written:
     """Return the fixed model of a float model whose nodes are ``plan.operators``.
 
-    ranges        calibrated range of every float tensor, including those inside fused chains.
+    ranges        calibration range of every float tensor, including those inside fused chains.
     keep_integer  graph outputs that stay integers (dequantizations=FALSE).
     origin        what the plan was made from, stored in the model's metadata; its ``channels`` give the range of each
                   channel by convolution output, and the whole range is used otherwise.
@@ -486,7 +486,7 @@ class Walk:
 
     def _constant(self, name: str) -> Integers:
         values = self.graph.value(name).astype(np.float64)
-        # Without a calibrated range, its own in the six decimals of the SDK's file of ranges.
+        # Without a calibration range, its own in the six decimals of the SDK's file of ranges.
         low, high = (float(f"{end:.6f}") for end in (values.min(), values.max()))
         bounds = self.ranges.get(name) or Range.of(low, high)
         quant = int16_quant(bounds.low, bounds.high)
