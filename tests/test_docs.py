@@ -74,4 +74,4 @@ def test_every_golden_folder_says_where_it_came_from():
         for part in folder.iterdir() if folder.name == "probes" else [folder]:
             assert f"`{part.name}`" in table or f"`{part.name}/`" in table, part
     size = sum(path.stat().st_size for path in golden.rglob("*") if path.is_file())
-    assert size <= 11_700_000
+    assert size <= 12_000_000

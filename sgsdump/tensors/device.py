@@ -101,8 +101,9 @@ def to_logical(values: np.ndarray, layout: str, origin: Origin) -> np.ndarray:
     if base in ("NHWX", NHWC):
         flat, sizes = values.reshape(-1), padded_sizes(base, origin.shape, values.itemsize)
         if flat.size not in sizes:
+            needed = " or ".join(map(str, sizes)) or "another number of"
             raise ValuesError(
-                f"a padded {base} buffer of shape {list(origin.shape)} needs {sizes} values, but has {flat.size}"
+                f"a padded {base} buffer of shape {list(origin.shape)} needs {needed} values, but has {flat.size}"
             )
         return unpad(flat, base, origin.shape)
     original = _original_of(base, values.shape, origin)

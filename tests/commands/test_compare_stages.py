@@ -121,7 +121,7 @@ def test_another_tensor_of_one_name_passes_no_threshold(dumps, tmp_path, capsys)
     said = capsys.readouterr().out
     assert re.search(r"(?m)^Largest error: 0\.conv1 \(CONV_2D\), COS -?0\.\d+, RMSE 1\.\d+\.$", said)
     assert "Layers with COS < -1 or RMSE > 1000: 1 of 5; the first is 0.conv1 (CONV_2D)" in said
-    assert "match pool1, the output of MAX_POOL_2D (COS 1.000000, RMSE 0.000000)" in said
+    assert "values is pool1, the output of MAX_POOL_2D (COS 1.000000, RMSE 0.000000)" in said
     document = json.loads(Path("c.json").read_text(encoding="utf-8"))
     (row,) = [row for row in document["rows"] if row["name"] == "conv1"]
     assert row["verdict"] == "warn" and not row["within"] and document["verdict"]["worst"] == "conv1"

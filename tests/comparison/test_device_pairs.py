@@ -61,7 +61,7 @@ def test_without_the_original_shape_it_is_not_guessed():
 def test_two_alike_without_the_original_shape_are_compared_as_they_lie():
     (row,) = compare(blocked(origin=None), blocked()).rows
     assert (row.mse, row.count) == (0.0, 6 * 7 * 16)
-    assert "with padding," in row.note and "is unknown" in row.note
+    assert "including padding," in row.note and "is unknown" in row.note
 
 
 def test_a_vendors_tool_compares_logical_tensors_too():

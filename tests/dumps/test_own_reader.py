@@ -161,7 +161,7 @@ def test_missing_files_and_functions(work: Path) -> None:
             open_dump("mine", reader=reader)
     with pytest.raises(FormatError, match="no such file"):
         open_dump("nowhere", reader="my_reader.py")
-    with pytest.raises(ConfigError, match="have no runs"):
+    with pytest.raises(ConfigError, match="only a tree has runs"):
         open_dump("mine", step=1, reader="my_reader.py")
 
 

@@ -107,7 +107,7 @@ def test_means_of_two_pictures(parsed):
         ),
         (PLAIN.replace("RGB", "RAWDATA_F32_NHWC") + "mean=1:2:3\n", "RAWDATA inputs take no mean"),
         (PLAIN + "mean=1:2\n", "has 2 numbers"),
-        (PLAIN + "mean=1:x:3\n", "not a number"),
+        (PLAIN + "mean=1:x:3\n", "neither a number"),
         (PLAIN + "mean=nan\n", "not a finite number"),
         (PLAIN + "mean=1,2\n", "has 2 values for 1 inputs"),
         (PLAIN + "mean_red=1\nmean_blue=1\n", "no mean_green"),

@@ -412,8 +412,8 @@ def _metrics() -> str:
     further = " ".join(name for name in METRICS if name not in ALWAYS)
     tools = " or ".join(VENDOR_METRICS)
     return (
-        f'further metrics to print: {further}; "all" prints every metric of this list; the name of a tool ({tools}) '
-        "prints the metrics of this tool"
+        f'further metrics to print: {further}; "all" prints every metric of this list; {tools} prints the metrics of '
+        "the tool with this name"
     )
 
 

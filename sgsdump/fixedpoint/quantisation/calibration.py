@@ -1,6 +1,6 @@
 """Calibration levels L1 to L5: what calibration does beyond the minimum and maximum of each tensor.
 
-level  weights per channel   activation ranges fitted   INT16 proposed
+level  weights per channel   activation ranges fitted   raised to INT16
 L1
 L2     x
 L3     x                     x

@@ -95,7 +95,7 @@ ROWS = {
             (OPTIONS, "test_a_scene_of_exceptions_has_no_effect_and_says_so"),
             (
                 COMPILED,
-                "For example, torch_npu on the Ascend card, not sgsdump, writes the dump when an exception occurs",
+                "For example, only torch_npu on the Ascend card can write a dump when an exception occurs",
             ),
         ],
         "result tree": [

@@ -331,7 +331,7 @@ class TestUntrueRuns:
             assert found.worst.name == name and [row.name for row in found.past()] == [name]
             assert found[name].verdict() == "fail" and not found.passes()
         by_name = sgsdump.compare(dropped, sdk.dump)
-        assert "match a, the output of CONV_2D (COS 1.000000, RMSE 0.000000)" in str(by_name["a_xx"].misnamed)
+        assert "values is a, the output of CONV_2D (COS 1.000000, RMSE 0.000000)" in str(by_name["a_xx"].misnamed)
         assert by_name["a_xx"].rmse > 0.1 and not by_name.passes(self.LENIENT)
 
     def test_a_layer_that_reads_one_too_early(self):

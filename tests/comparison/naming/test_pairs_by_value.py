@@ -107,7 +107,7 @@ def test_near_misses_go_to_the_better_one():
     noise = 1 + 1e-7 * rand(1, 40, 50, 8, seed=1)
     pairs, found = matched(dump(fused=after * noise), dump(conv=before, relu=after))
     assert pairs == [("fused", "relu", "value")]
-    assert "already paired" in reasons(found.only_in_benchmark)["conv"]
+    assert "has another partner" in reasons(found.only_in_benchmark)["conv"]
     pairs, found = matched(dump(c=before * noise, r=after * noise), dump(conv=before, relu=after))
     assert pairs == [("c", "conv", "value"), ("r", "relu", "value")] and not any(row.note for row in found.rows)
 

@@ -84,8 +84,11 @@ def test_numbers_in_the_help(command, stated, done):
     ("stated", "done"),
     [
         ("at most 12 convolutions are searched exhaustively", search.EXHAUSTIVE == 12),
-        ("achieves 95 % of the improvement of INT16 for all convolutions", search.ENOUGH == 0.95),
-        ("each additional 5 % of the bytes halves the error", integer_choice.HALVING == 0.05),
+        ("removes 95 % of the error that INT16 for all convolutions removes", search.ENOUGH == 0.95),
+        (
+            "each additional 5 % of the INT16 bytes, up to the knee, at least halves the error",
+            integer_choice.HALVING == 0.05,
+        ),
         ("at L2 or L3", (WITHOUT_BITS["L4"], WITHOUT_BITS["L5"]) == ("L2", "L3")),
     ],
 )

@@ -128,7 +128,10 @@ def test_an_input_of_the_post_processing_alone_is_named(ssd, capsys):
         INI.replace("= data;", "= data,im_info;").replace("= BGR;", "= BGR,RAWDATA_F32_NHWC;")
     )
     assert main(COMMANDS["calibrate"]) == 2
-    assert "inputs names 'im_info', which only the post-processing of net.prototxt reads" in capsys.readouterr().err
+    assert (
+        "the key inputs contains 'im_info', but only the post-processing of net.prototxt reads"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_tensor_that_was_cut_off_is_asked_for(ssd, capsys):

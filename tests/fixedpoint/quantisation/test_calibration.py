@@ -296,7 +296,7 @@ def test_the_levels_do_what_their_tables_say(text):
     """The columns: weights per channel, activation ranges fitted, INT16 proposed."""
     lines = text.splitlines()
     head = next(line for line in lines if "weights per channel" in line)
-    columns = [head.index(word) for word in ("weights per", "activation ranges", "INT16")]
+    columns = [head.index(word) for word in ("weights per", "activation ranges", "raised to INT16")]
     rows = {line.split()[0]: line for line in lines[lines.index(head) + 1 :] if line.strip()[:1] == "L"}
     assert {
         n: Level(*(line[at : at + 1] == "x" for at in columns)) for n, line in rows.items() if n in LEVELS

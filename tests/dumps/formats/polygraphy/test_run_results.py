@@ -131,7 +131,7 @@ def test_only_arrays_may_be_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path.write_text(results([{"a": lazy(np.ones(1000))}]))
     assert open_dump(path)["a"].shape == (1000,)
     path.write_text(results([{"a" * 1000: lazy(np.ones(1))}]))
-    with pytest.raises(FormatError, match="besides its arrays"):
+    with pytest.raises(FormatError, match="outside its arrays"):
         open_dump(path)
 
 

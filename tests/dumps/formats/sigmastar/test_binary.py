@@ -257,7 +257,7 @@ def test_one_rule_for_is_float(tmp_path: Path) -> None:
     assert not dump.variant.is_float and dump["x"].stored().tolist() == [[-4, 6]] and dump["x"].info.dtype == np.int16
 
     floats = Tensor.of("x", np.zeros(2, np.float32), quant=true_scale)
-    with pytest.raises(ValuesError, match="isFloat 0"):
+    with pytest.raises(ValuesError, match="isFloat: 0"):
         write([Record("out", 0, 0, "A", floats)], tmp_path / "j", replace(SIM, is_float=False))
     with pytest.raises(ValuesError, match="uint32"):
         write([Record("out", 0, 0, "A", Tensor.of("x", np.zeros(2, np.uint32)))], tmp_path / "j", BinVariant(False))

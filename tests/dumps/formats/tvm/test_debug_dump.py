@@ -126,7 +126,7 @@ def test_a_graph_of_another_dump_is_noted(tmp_path: Path) -> None:
     ("old", "new", "match"),
     [
         (struct.pack("<QQ", 0, 5), struct.pack("<QQ", 0, 2**40), "tensor count is"),
-        (struct.pack("<Q", 36), struct.pack("<Q", 2**40), "a name has"),
+        (struct.pack("<Q", 36), struct.pack("<Q", 2**40), "length of a tensor name"),
         (struct.pack("<BBH", 2, 32, 1), struct.pack("<BBH", 2, 32, 4), "unknown element type"),
         (struct.pack("<qq", 4, 3), struct.pack("<qq", 4, -3), "impossible shape"),
         (struct.pack("<qq", 4, 3), struct.pack("<qq", 4, 2), "do not fit"),
