@@ -29,8 +29,8 @@ BENCHMARKS = (
 ).split()
 # What benchmarks share, what takes files of the user's, and what prints a table of its own.
 OTHERS = (
-    "cure cure_peers cured_nets external_weights named_cause report_views resnet_like resnet_torch rows table "
-    "trained_nets tune_labelled tune_ways tuned_net ultraface_boxes unseen unseen_peers"
+    "cure cure_peers cured_nets external_weights named_cause peers peers_work report_views resnet_like resnet_torch "
+    "rows table trained_nets tune_labelled tune_ways tuned_net ultraface_boxes unseen unseen_peers"
 ).split()
 
 
