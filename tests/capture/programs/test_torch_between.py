@@ -71,7 +71,7 @@ def test_a_wrong_temperature_is_told_though_the_tokens_agree(tmp_path, good, mod
     assert main(["compare", str(tree), str(good), "--fail-on", "cause"]) == 1
     text = capsys.readouterr().out
     assert (
-        "Cause: the first difference is outside the modules" in text
+        "Cause: the first difference is between two rounds (calls of the model)" in text
         and "its argument 'other' is 1.7 in the sample and 0.7 in the benchmark" in text
     )
     assert "called at program.py:" in text and "Runs compared: 3; different: 2." in text
