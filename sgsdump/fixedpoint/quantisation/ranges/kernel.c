@@ -18,7 +18,7 @@
 #error "float arithmetic is not done in float here; the numpy sums are used"
 #endif
 
-#define INTERFACE 1 /* simulator_sums.py has the same number, or does not use a kernel left from another version */
+#define INTERFACE 2 /* simulator_sums.py has the same number, or does not use a kernel left from another version */
 #define LANES 8
 #define OUTPUTS LANES /* that are computed together: their sums stay in registers */
 
@@ -45,9 +45,9 @@ typedef struct {
 #endif
 
 /* x [height][width][blocks][LANES], weights [outputs / OUTPUTS][taps][blocks][OUTPUTS][LANES], both filled up with
- * zeros; out [rows][columns][outputs]. */
+ * zeros; bias [outputs]; out [outputs][rows][columns]. */
 typedef struct {
-    const float *x, *weights;
+    const float *x, *weights, *bias;
     float *out;
     Py_ssize_t rows, columns, outputs, width, kernel_rows, kernel_columns, blocks;
     Py_ssize_t down, across, dilation_down, dilation_across;
@@ -66,7 +66,7 @@ static void lane_sums(const sums_t *s)
         for (row = 0; row < s->rows; row++) {
             for (column = 0; column < s->columns; column++) {
                 const float *start = s->x + row * s->down * line + column * s->across * pixel, *w = own;
-                float *out = s->out + (row * s->columns + column) * s->outputs + first;
+                float *out = s->out + (first * s->rows + row) * s->columns + column;
                 lanes_t sums[OUTPUTS];
                 memset(sums, 0, sizeof sums);
                 for (i = 0; i < s->kernel_rows; i++) {
@@ -84,24 +84,78 @@ static void lane_sums(const sums_t *s)
                     float total = lanes[0];
                     for (l = 1; l < LANES; l++)
                         total += lanes[l];
-                    out[o] = total;
+                    out[o * s->rows * s->columns] = total + s->bias[first + o];
                 }
             }
         }
     }
 }
 
-static PyObject *py_lane_sums(PyObject *module, PyObject *args)
+/* Sums of a depthwise convolution: x [channels][height][width] with its pads, weights [outputs][taps], bias [outputs],
+ * out [outputs][rows][columns]; `blocks` is the number of outputs of a channel, `height` that of rows of x. A row of
+ * results is summed tap by tap: what is added to a result has the same order as in simulator_sums.py. */
+FOR_EVERY_WIDTH
+static void channel_sums(const sums_t *s, Py_ssize_t height)
 {
-    unsigned long long x, weights, out;
+    const Py_ssize_t taps = s->kernel_rows * s->kernel_columns;
+    Py_ssize_t output, row, column, tap;
+    for (output = 0; output < s->outputs; output++) {
+        const float *plane = s->x + output / s->blocks * height * s->width, *weights = s->weights + output * taps;
+        const float bias = s->bias[output];
+        for (row = 0; row < s->rows; row++) {
+            float *out = s->out + (output * s->rows + row) * s->columns;
+            for (tap = 0; tap < taps; tap++) {
+                const float *x = plane + (row * s->down + tap / s->kernel_columns * s->dilation_down) * s->width +
+                                 tap % s->kernel_columns * s->dilation_across;
+                const float w = weights[tap];
+                if (!tap)
+                    for (column = 0; column < s->columns; column++)
+                        out[column] = x[column * s->across] * w;
+                else if (s->across == 1)
+                    for (column = 0; column < s->columns; column++)
+                        out[column] += x[column] * w;
+                else
+                    for (column = 0; column < s->columns; column++)
+                        out[column] += x[column * s->across] * w;
+            }
+            for (column = 0; column < s->columns; column++)
+                out[column] += bias;
+        }
+    }
+}
+
+static PyObject *py_channel_sums(PyObject *module, PyObject *args)
+{
+    unsigned long long x, weights, bias, out;
+    Py_ssize_t height;
     sums_t s;
     (void)module;
-    if (!PyArg_ParseTuple(args, "KKKnnnnnnnnnnn:lane_sums", &x, &weights, &out, &s.rows, &s.columns, &s.outputs,
+    if (!PyArg_ParseTuple(args, "KKKKnnnnnnnnnnnn:channel_sums", &x, &weights, &bias, &out, &s.outputs, &s.rows,
+                          &s.columns, &height, &s.width, &s.kernel_rows, &s.kernel_columns, &s.blocks, &s.down,
+                          &s.across, &s.dilation_down, &s.dilation_across))
+        return NULL;
+    s.x = (const float *)(uintptr_t)x;
+    s.weights = (const float *)(uintptr_t)weights;
+    s.bias = (const float *)(uintptr_t)bias;
+    s.out = (float *)(uintptr_t)out;
+    Py_BEGIN_ALLOW_THREADS;
+    channel_sums(&s, height);
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_lane_sums(PyObject *module, PyObject *args)
+{
+    unsigned long long x, weights, bias, out;
+    sums_t s;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "KKKKnnnnnnnnnnn:lane_sums", &x, &weights, &bias, &out, &s.rows, &s.columns, &s.outputs,
                           &s.width, &s.kernel_rows, &s.kernel_columns, &s.blocks, &s.down, &s.across,
                           &s.dilation_down, &s.dilation_across))
         return NULL;
     s.x = (const float *)(uintptr_t)x;
     s.weights = (const float *)(uintptr_t)weights;
+    s.bias = (const float *)(uintptr_t)bias;
     s.out = (float *)(uintptr_t)out;
     Py_BEGIN_ALLOW_THREADS;
     lane_sums(&s);
@@ -110,7 +164,8 @@ static PyObject *py_lane_sums(PyObject *module, PyObject *args)
 }
 
 static PyMethodDef methods[] = {
-    {"lane_sums", py_lane_sums, METH_VARARGS, "The sums of a convolution without its bias; see sums_t."},
+    {"lane_sums", py_lane_sums, METH_VARARGS, "The sums of a convolution; see sums_t."},
+    {"channel_sums", py_channel_sums, METH_VARARGS, "The sums of a depthwise convolution; see channel_sums."},
     {NULL, NULL, 0, NULL},
 };
 

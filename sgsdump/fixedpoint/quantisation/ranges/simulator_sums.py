@@ -37,7 +37,7 @@ _EXPM1 = [
     _F(v) for v in (-2.0109921195e-07, 4.0082177293e-06, -7.9365076090e-05, 1.5873016091e-03, -3.3333335072e-02, 1)
 ]
 _TANH_IS_ONE = 22
-_KERNEL: Any = kernel("sgsdump.fixedpoint.quantisation.ranges.kernel", INTERFACE=1, LANES=LANES)
+_KERNEL: Any = kernel("sgsdump.fixedpoint.quantisation.ranges.kernel", INTERFACE=2, LANES=LANES)
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,10 @@ class Window:
         top, left, bottom, right = self.pads
         if not any(self.pads):
             return x
-        return np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=value)
+        height, width = x.shape[2:]
+        filled = np.full((*x.shape[:2], top + height + bottom, left + width + right), value, x.dtype)
+        filled[:, :, top : top + height, left : left + width] = x
+        return filled
 
     def sizes(self, shape: Sequence[int], kernel_shape: Sequence[int]) -> tuple[int, int]:
         """Return the rows and columns of the result for a padded array of this shape."""
@@ -82,26 +85,35 @@ class Filters:
         self._groups = groups
         self._is_depthwise = depth == 1 and groups > 1
         self._channels = list(channels) or [depth]
-        weights = weights.astype(np.float32)
+        weights = np.ascontiguousarray(weights, np.float32)
         self._packed = [weights] if self._is_depthwise else [self._pack(part) for part in np.split(weights, groups)]
 
     def convolve(self, x: np.ndarray, bias: np.ndarray | None, window: Window) -> np.ndarray:
         """Return the convolution of [N, C, H, W]. Raises ValueError for another number of channels."""
         if x.shape[1] != self._groups * sum(self._channels):
             raise ValueError(f"the input has {x.shape[1]} channels instead of {self._groups * sum(self._channels)}")
-        offset = np.float32(0) if bias is None else bias.astype(np.float32)[:, None, None]
+        added = np.zeros(self._outputs, np.float32) if bias is None else bias.astype(np.float32)
         if self._is_depthwise:
-            return self._depthwise(window.padded(x), window) + offset
-        parts = np.split(x, self._groups, axis=1)
-        sums = [self._lane_sums(part, packed, window) for part, packed in zip(parts, self._packed)]
-        total: np.ndarray = (sums[0] if len(sums) == 1 else np.concatenate(sums, axis=3)).transpose(0, 3, 1, 2)
-        return np.add(total, offset, order="C")
+            return self._depthwise(window.padded(x), added, window)
+        parts = zip(np.split(x, self._groups, axis=1), self._packed, np.split(added, self._groups))
+        sums = [self._lane_sums(part, packed, offset, window) for part, packed, offset in parts]
+        return sums[0] if len(sums) == 1 else np.concatenate(sums, axis=1)
 
-    def _depthwise(self, x: np.ndarray, window: Window) -> np.ndarray:
+    def _depthwise(self, x: np.ndarray, bias: np.ndarray, window: Window) -> np.ndarray:
         sizes, (weights,) = window.sizes(x.shape[2:], self._kernel_shape), self._packed
-        x = np.repeat(x, self._outputs // self._groups, axis=1) if self._outputs > self._groups else x
-        taps = product(*map(range, self._kernel_shape))
-        return sum_in_order(window.tap(x, tap, sizes) * weights[:, 0, tap[0], tap[1], None, None] for tap in taps)
+        of_channel = self._outputs // self._groups
+        if _KERNEL is None:
+            x = np.repeat(x, of_channel, axis=1) if of_channel > 1 else x
+            taps = product(*map(range, self._kernel_shape))
+            total = sum_in_order(window.tap(x, tap, sizes) * weights[:, 0, tap[0], tap[1], None, None] for tap in taps)
+            return total + bias[:, None, None]
+        x, bias = np.ascontiguousarray(x, np.float32), np.ascontiguousarray(bias)
+        sums = np.empty((len(x), self._outputs, *sizes), np.float32)
+        moves = (*self._kernel_shape, of_channel, *window.strides, *window.dilations)
+        for image, out in zip(x, sums):
+            places = map(address, (image, weights, bias, out))
+            _KERNEL.channel_sums(*places, *out.shape, *image.shape[1:], *moves)
+        return sums
 
     def _places(self) -> Iterable[tuple[slice, slice]]:
         """Yield the channels of each group, and their places in whole blocks."""
@@ -122,26 +134,28 @@ class Filters:
             filled[: len(weights), ..., place] = weights[:, channels].transpose(0, 2, 3, 1)
         return np.ascontiguousarray(filled.reshape(shape[0] // LANES, LANES, -1, LANES).transpose(0, 2, 1, 3))
 
-    def _lane_sums(self, x: np.ndarray, packed: np.ndarray, window: Window) -> np.ndarray:
-        """Return [N, rows, columns, outputs] without the bias."""
+    def _lane_sums(self, x: np.ndarray, packed: np.ndarray, bias: np.ndarray, window: Window) -> np.ndarray:
+        """Return [N, outputs, rows, columns]."""
         top, left, bottom, right = window.pads
         images, _, height, width = x.shape
         filled = np.zeros((images, top + height + bottom, left + width + right, self._blocks * LANES), np.float32)
         for channels, place in self._places():
             filled[:, top : top + height, left : left + width, place] = x[:, channels].transpose(0, 2, 3, 1)
         sizes = window.sizes(filled.shape[1:3], self._kernel_shape)
-        sums = np.empty((images, *sizes, self._outputs // self._groups), np.float32)
+        sums = np.empty((images, len(bias), *sizes), np.float32)
+        bias = np.ascontiguousarray(bias)
         add = self._by_numpy if _KERNEL is None else self._by_kernel
         for image, out in zip(filled, sums):
-            add(image, packed, window, out)
+            add(image, packed, bias, window, out)
         return sums
 
-    def _by_kernel(self, x: np.ndarray, packed: np.ndarray, window: Window, out: np.ndarray) -> None:
-        shape = (*out.shape, x.shape[1], *self._kernel_shape, self._blocks, *window.strides, *window.dilations)
-        _KERNEL.lane_sums(address(x), address(packed), address(out), *shape)
+    def _by_kernel(self, x: np.ndarray, packed: np.ndarray, bias: np.ndarray, window: Window, out: np.ndarray) -> None:
+        outputs, *sizes = out.shape
+        moves = *self._kernel_shape, self._blocks, *window.strides, *window.dilations
+        _KERNEL.lane_sums(*map(address, (x, packed, bias, out)), *sizes, outputs, x.shape[1], *moves)
 
-    def _by_numpy(self, x: np.ndarray, packed: np.ndarray, window: Window, out: np.ndarray) -> None:
-        rows, columns, outputs = out.shape
+    def _by_numpy(self, x: np.ndarray, packed: np.ndarray, bias: np.ndarray, window: Window, out: np.ndarray) -> None:
+        outputs, rows, columns = out.shape
         step = max(1, _CHUNK_FLOATS // max(1, columns * packed[:, 0].size))
         tensor = x.transpose(2, 0, 1)
         for first in range(0, rows, step):
@@ -153,7 +167,8 @@ class Filters:
                 for block in range(self._blocks):
                     lanes += values[:, :, None, None, block * LANES : (block + 1) * LANES] * next(weights)
             sums = sum_in_order(lanes[..., lane] for lane in range(LANES))
-            out[first : first + step] = sums.reshape(*sizes, -1)[..., :outputs]
+            of_rows = sums.reshape(*sizes, -1)[..., :outputs] + bias
+            out[:, first : first + step] = of_rows.transpose(2, 0, 1)
 
 
 def turned(weights: np.ndarray, groups: int) -> np.ndarray:
