@@ -32,10 +32,7 @@ import numpy as np
 
 from sgsdump.dumps.dump import FOLDER, Damage, Dump, Record
 from sgsdump.dumps.format import Format
-from sgsdump.dumps.formats.arrays import npz, safetensors
 from sgsdump.dumps.formats.shared import manifest, npy_file, zip_member
-from sgsdump.dumps.formats.shared.raw_facts import Facts, fitting, named
-from sgsdump.dumps.formats.shared.torch_tensors import read_tensors
 from sgsdump.dumps.runs import Run
 from sgsdump.errors import ConfigError, FormatError, listed
 from sgsdump.files.bounded_read import open_file, reading
@@ -44,6 +41,7 @@ from sgsdump.files.mapped import Source, source_of, view
 from sgsdump.tensors.tensor import Tensor, TensorInfo
 
 if TYPE_CHECKING:
+    from sgsdump.dumps.formats.shared.raw_facts import Facts
     from sgsdump.dumps.formats.shared.shape_lists import ShapeLists
 
 NPY, TORCH, RAW, TEXT = (".npy",), (".pt", ".pth"), (".bin", ".raw", ".dat"), (".txt", ".csv", ".tsv")
@@ -87,6 +85,8 @@ def is_tensor_file(path: Path) -> bool:
     except OSError:
         return False
     if ending == ".safetensors":
+        from sgsdump.dumps.formats.arrays import safetensors
+
         return safetensors.recognises(path, head) and _OURS not in head[:80]
     if ending == ".npz":
         return head.startswith(zip_member.MAGIC) and not _is_own_archive(path)
@@ -97,7 +97,11 @@ def recognises_file(path: Path, head: bytes) -> bool:
     """Return whether a file holds numbers as text, or has the type and shape of its values in its name."""
     if path.suffix in TEXT:
         return bool(head) and _holds_numbers(path)
-    return path.suffix in RAW and path.is_file() and fitting(path.stem, path.stat().st_size) is not None
+    if path.suffix not in RAW or not path.is_file():
+        return False
+    from sgsdump.dumps.formats.shared.raw_facts import fitting
+
+    return fitting(path.stem, path.stat().st_size) is not None
 
 
 def read_file(path: Path) -> Dump:
@@ -105,6 +109,8 @@ def read_file(path: Path) -> Dump:
     if path.suffix in TEXT:
         tensor = _read_text(path, path.stem, lambda: None)
     else:
+        from sgsdump.dumps.formats.shared.raw_facts import fitting
+
         facts = fitting(path.stem, path.stat().st_size)
         if facts is None:
             raise FormatError(f"{path}: the file size does not match the type and shape in the name. Check the name")
@@ -203,14 +209,20 @@ class _Files:
         if name.endswith(TEXT):
             return [_read_text(path, stem, lambda: self._listed(name, 0))]
         if name.endswith(TORCH):
+            from sgsdump.dumps.formats.shared.torch_tensors import read_tensors
+
             tensors = read_tensors(path, stem, self.notes)
             return tensors if len(tensors) == 1 else [_renamed(each, f"{stem}.{each.name}") for each in tensors]
+        from sgsdump.dumps.formats.arrays import npz, safetensors
+
         dump = (npz if name.endswith(".npz") else safetensors).read(path)
         self.notes += dump.notes
         alone = len(dump.records) == 1
         return [_renamed(each.tensor, stem if alone else f"{stem}/{each.name}") for each in dump.records]
 
     def _described(self, path: Path, name: str, stem: str) -> Tensor | None:
+        from sgsdump.dumps.formats.shared.raw_facts import fitting, named
+
         # The values are read later; a file that cannot be read is reported now, as for files with a header.
         with reading(path), open_file(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -276,6 +288,8 @@ def _results(path: Path) -> dict[int, Path]:
 
 
 def _is_named(path: Path) -> bool:
+    from sgsdump.dumps.formats.shared.raw_facts import named
+
     return any(facts.dtype is not None for facts in named(path.stem))
 
 

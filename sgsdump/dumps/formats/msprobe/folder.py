@@ -52,7 +52,6 @@ from sgsdump.dumps.dump import Damage, Dump, Operator, Record, as_arguments
 from sgsdump.dumps.format import HEAD_BYTES, Format, checked_shape
 from sgsdump.dumps.formats.msprobe.stacks import CONSTRUCT, STACK, beside, source_of, stacks_of
 from sgsdump.dumps.formats.shared import npy_file
-from sgsdump.dumps.formats.shared.torch_tensors import read_tensors
 from sgsdump.dumps.runs import Run
 from sgsdump.errors import FormatError, ValuesError
 from sgsdump.files.bounded_read import open_file, read_text
@@ -143,6 +142,8 @@ class Values:
         return npy_file.tensor_of(path, header, TensorInfo(info.name, header.shape, dtype, op_type=info.op_type))
 
     def _of_torch(self, path: Path, info: TensorInfo) -> Tensor:
+        from sgsdump.dumps.formats.shared.torch_tensors import read_tensors
+
         tensors = read_tensors(path, info.name, [])
         if len(tensors) > 1:
             raise FormatError(f"{path} holds {len(tensors)} tensors, but one is expected")

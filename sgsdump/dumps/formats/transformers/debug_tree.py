@@ -28,7 +28,6 @@ arguments that are not tensors.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -257,6 +256,8 @@ def _statistics(facts: Mapping[str, Any], shape: tuple[int, ...] | None) -> Stat
     lines = facts.get("value")
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines) or _CUT in "".join(lines):
         return None
+    import hashlib
+
     digest = hashlib.blake2b("\n".join(lines).encode("utf-8", "replace"), digest_size=8).hexdigest()
     return Statistics(count=count, checksum=f"text:{digest}")
 
