@@ -87,7 +87,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Cost:
-    """Wall time and processor time in s, largest resident memory in MB."""
+    """Cost of a line: ``wall`` and ``processor`` time in seconds, and the largest resident ``memory`` in MB."""
 
     wall: float
     processor: float

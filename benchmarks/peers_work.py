@@ -218,7 +218,7 @@ def nncf_ranges(net: Net) -> str:
 
 
 def nncf_ranking(net: Net) -> str:
-    """Rank all groups of quantisers by the error of the outputs, and return one group to float."""
+    """Rank the groups of quantisers by the output error that each causes, and keep the worst group in float."""
     import nncf
     from nncf.quantization.algorithms.accuracy_control.ranker import Ranker
 

@@ -65,7 +65,7 @@ def read_ranges(path: Path | str) -> dict[str, Range]:
         return _from_lines(text, path)
     raise FormatError(
         f"{path} is not a tensor_min_max file: expected lines such as 'Name:x, min: a, max: b;', "
-        "or a quant file (JSON or pickle)"
+        "a quant file (JSON or pickle), or ranges of AIMET, AMD Quark or NNCF"
     )
 
 

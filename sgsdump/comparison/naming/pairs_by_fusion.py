@@ -43,7 +43,7 @@ def is_fused(name: str) -> bool:
 
 
 def last_part(name: str) -> str:
-    """Return the name of the last operator of a fused layer; "" if its output is not that operator's output."""
+    """Return the last operator of a fused layer; "" if the layer outputs another tensor, such as a copy or a join."""
     return "" if _OTHERS.search(name) else _PARTS.split(name)[-1].strip("() ]}")
 
 

@@ -85,7 +85,7 @@ class Plans:
         return replace(self.network.config, conv_format=conv_format, tensor_arrays=names)
 
     def outputs(self, plans: Iterable[InputConfig], held: Mapping[str, Range] = {}) -> list[PlanOutputs]:
-        """Return the outputs in integer arithmetic; ``held`` has ranges that replace calibration ranges."""
+        """Return the outputs of plans in integer arithmetic; ranges in ``held`` replace calibration ranges."""
         from sgsdump.fixedpoint.quantisation.fixed_model import make_fixed
         from sgsdump.fixedpoint.quantisation.float_model import deployed
         from sgsdump.fixedpoint.quantisation.objective import watched_tensors

@@ -18,7 +18,7 @@
 #error "float arithmetic is not done in float here; the numpy sums are used"
 #endif
 
-#define INTERFACE 2 /* simulator_sums.py has the same number, or does not use a kernel left from another version */
+#define INTERFACE 3 /* simulator_sums.py has the same number, or does not use a kernel left from another version */
 #define LANES 8
 #define OUTPUTS LANES /* that are computed together: their sums stay in registers */
 
@@ -44,15 +44,16 @@ typedef struct {
     } while (0)
 #endif
 
-/* x [height][width][blocks][LANES], weights [outputs / OUTPUTS][taps][blocks][OUTPUTS][LANES], both filled up with
- * zeros; bias [outputs]; out [outputs][rows][columns]. */
+/* bias [outputs], out [outputs][rows][columns]; each function says what x and weights are, and what a block is. */
 typedef struct {
     const float *x, *weights, *bias;
     float *out;
-    Py_ssize_t rows, columns, outputs, width, kernel_rows, kernel_columns, blocks;
+    Py_ssize_t outputs, rows, columns, height, width, kernel_rows, kernel_columns, blocks;
     Py_ssize_t down, across, dilation_down, dilation_across;
 } sums_t;
 
+/* A convolution: x [height][width][blocks][LANES], weights [outputs / OUTPUTS][taps][blocks][OUTPUTS][LANES], both
+ * filled up with zeros. */
 FOR_EVERY_WIDTH
 static void lane_sums(const sums_t *s)
 {
@@ -91,16 +92,15 @@ static void lane_sums(const sums_t *s)
     }
 }
 
-/* Sums of a depthwise convolution: x [channels][height][width] with its pads, weights [outputs][taps], bias [outputs],
- * out [outputs][rows][columns]; `blocks` is the number of outputs of a channel, `height` that of rows of x. A row of
- * results is summed tap by tap: what is added to a result has the same order as in simulator_sums.py. */
+/* A depthwise convolution: x [channels][height][width] with its pads, weights [outputs][taps]; a channel has `blocks`
+ * outputs. A row of results is summed tap by tap, which adds to each result in the order of simulator_sums.py. */
 FOR_EVERY_WIDTH
-static void channel_sums(const sums_t *s, Py_ssize_t height)
+static void channel_sums(const sums_t *s)
 {
     const Py_ssize_t taps = s->kernel_rows * s->kernel_columns;
     Py_ssize_t output, row, column, tap;
     for (output = 0; output < s->outputs; output++) {
-        const float *plane = s->x + output / s->blocks * height * s->width, *weights = s->weights + output * taps;
+        const float *plane = s->x + output / s->blocks * s->height * s->width, *weights = s->weights + output * taps;
         const float bias = s->bias[output];
         for (row = 0; row < s->rows; row++) {
             float *out = s->out + (output * s->rows + row) * s->columns;
@@ -124,33 +124,12 @@ static void channel_sums(const sums_t *s, Py_ssize_t height)
     }
 }
 
-static PyObject *py_channel_sums(PyObject *module, PyObject *args)
-{
-    unsigned long long x, weights, bias, out;
-    Py_ssize_t height;
-    sums_t s;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "KKKKnnnnnnnnnnnn:channel_sums", &x, &weights, &bias, &out, &s.outputs, &s.rows,
-                          &s.columns, &height, &s.width, &s.kernel_rows, &s.kernel_columns, &s.blocks, &s.down,
-                          &s.across, &s.dilation_down, &s.dilation_across))
-        return NULL;
-    s.x = (const float *)(uintptr_t)x;
-    s.weights = (const float *)(uintptr_t)weights;
-    s.bias = (const float *)(uintptr_t)bias;
-    s.out = (float *)(uintptr_t)out;
-    Py_BEGIN_ALLOW_THREADS;
-    channel_sums(&s, height);
-    Py_END_ALLOW_THREADS;
-    Py_RETURN_NONE;
-}
-
-static PyObject *py_lane_sums(PyObject *module, PyObject *args)
+static PyObject *run(PyObject *args, void (*sum)(const sums_t *))
 {
     unsigned long long x, weights, bias, out;
     sums_t s;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "KKKKnnnnnnnnnnn:lane_sums", &x, &weights, &bias, &out, &s.rows, &s.columns, &s.outputs,
-                          &s.width, &s.kernel_rows, &s.kernel_columns, &s.blocks, &s.down, &s.across,
+    if (!PyArg_ParseTuple(args, "KKKKnnnnnnnnnnnn", &x, &weights, &bias, &out, &s.outputs, &s.rows, &s.columns,
+                          &s.height, &s.width, &s.kernel_rows, &s.kernel_columns, &s.blocks, &s.down, &s.across,
                           &s.dilation_down, &s.dilation_across))
         return NULL;
     s.x = (const float *)(uintptr_t)x;
@@ -158,13 +137,25 @@ static PyObject *py_lane_sums(PyObject *module, PyObject *args)
     s.bias = (const float *)(uintptr_t)bias;
     s.out = (float *)(uintptr_t)out;
     Py_BEGIN_ALLOW_THREADS;
-    lane_sums(&s);
+    sum(&s);
     Py_END_ALLOW_THREADS;
     Py_RETURN_NONE;
 }
 
+static PyObject *py_lane_sums(PyObject *module, PyObject *args)
+{
+    (void)module;
+    return run(args, lane_sums);
+}
+
+static PyObject *py_channel_sums(PyObject *module, PyObject *args)
+{
+    (void)module;
+    return run(args, channel_sums);
+}
+
 static PyMethodDef methods[] = {
-    {"lane_sums", py_lane_sums, METH_VARARGS, "The sums of a convolution; see sums_t."},
+    {"lane_sums", py_lane_sums, METH_VARARGS, "The sums of a convolution; see lane_sums."},
     {"channel_sums", py_channel_sums, METH_VARARGS, "The sums of a depthwise convolution; see channel_sums."},
     {NULL, NULL, 0, NULL},
 };

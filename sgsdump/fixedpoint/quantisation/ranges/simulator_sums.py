@@ -37,7 +37,7 @@ _EXPM1 = [
     _F(v) for v in (-2.0109921195e-07, 4.0082177293e-06, -7.9365076090e-05, 1.5873016091e-03, -3.3333335072e-02, 1)
 ]
 _TANH_IS_ONE = 22
-_KERNEL: Any = kernel("sgsdump.fixedpoint.quantisation.ranges.kernel", INTERFACE=2, LANES=LANES)
+_KERNEL: Any = kernel("sgsdump.fixedpoint.quantisation.ranges.kernel", INTERFACE=3, LANES=LANES)
 
 
 @dataclass(frozen=True)
@@ -109,11 +109,23 @@ class Filters:
             return total + bias[:, None, None]
         x, bias = np.ascontiguousarray(x, np.float32), np.ascontiguousarray(bias)
         sums = np.empty((len(x), self._outputs, *sizes), np.float32)
-        moves = (*self._kernel_shape, of_channel, *window.strides, *window.dilations)
         for image, out in zip(x, sums):
-            places = map(address, (image, weights, bias, out))
-            _KERNEL.channel_sums(*places, *out.shape, *image.shape[1:], *moves)
+            _KERNEL.channel_sums(*self._described(image, weights, bias, out, image.shape[1:], of_channel, window))
         return sums
+
+    def _described(
+        self,
+        x: np.ndarray,
+        weights: np.ndarray,
+        bias: np.ndarray,
+        out: np.ndarray,
+        size: Sequence[int],
+        blocks: int,
+        window: Window,
+    ) -> tuple[int, ...]:
+        """Return the kernel's arguments; ``size`` is the height and width of ``x``."""
+        places = map(address, (x, weights, bias, out))
+        return *places, *out.shape, *size, *self._kernel_shape, blocks, *window.strides, *window.dilations
 
     def _places(self) -> Iterable[tuple[slice, slice]]:
         """Yield the channels of each group, and their places in whole blocks."""
@@ -150,9 +162,7 @@ class Filters:
         return sums
 
     def _by_kernel(self, x: np.ndarray, packed: np.ndarray, bias: np.ndarray, window: Window, out: np.ndarray) -> None:
-        outputs, *sizes = out.shape
-        moves = *self._kernel_shape, self._blocks, *window.strides, *window.dilations
-        _KERNEL.lane_sums(*map(address, (x, packed, bias, out)), *sizes, outputs, x.shape[1], *moves)
+        _KERNEL.lane_sums(*self._described(x, packed, bias, out, x.shape[:2], self._blocks, window))
 
     def _by_numpy(self, x: np.ndarray, packed: np.ndarray, bias: np.ndarray, window: Window, out: np.ndarray) -> None:
         outputs, rows, columns = out.shape
