@@ -34,8 +34,7 @@ class CheckedRun:
     """Result of one run.
 
     ``name`` is "" if the tree has a single run. ``finiteness`` is set for a dump of another tool, whose operators
-    cannot be
-    judged.
+    cannot be judged.
     """
 
     name: str

@@ -125,8 +125,7 @@ def _input_names(model: ModelProto, ports: Sequence[Collection[str]]) -> list[st
     """Return the model's name of each OpenVINO input.
 
     OpenVINO drops inputs without a reader. An input that only a Dropout reads takes the Dropout's name; fed under its
-    own
-    name, the input would keep uninitialised memory.
+    own name, the input would keep uninitialised memory.
     """
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [info.name for info in model.graph.input if info.name not in constants]

@@ -97,8 +97,7 @@ class BatchNormalization(OpRun):
     """BatchNormalization of versions 7 and 9, inference mode.
 
     https://onnx.ai/onnx/operators/onnx__BatchNormalization.html. The evaluator normalises with the statistics of the
-    batch,
-    as in training (https://github.com/onnx/onnx/pull/8442).
+    batch, as in training (https://github.com/onnx/onnx/pull/8442).
     """
 
     op_domain = ""

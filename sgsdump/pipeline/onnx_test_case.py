@@ -50,8 +50,7 @@ def save_test_case(
            the whole model. None keeps all nodes that lead to the outputs.
 
     Raises ConfigError for an unknown name, InputError for a feed that does not fit, ModelError if the model cannot be
-    cut,
-    run or written as one file, and OutputError.
+    cut, run or written as one file, and OutputError.
     """
     extractor = Extractor(model.proto)
     cut = extractor.last_inputs(output_names, depth) or []

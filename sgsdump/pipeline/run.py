@@ -64,8 +64,7 @@ def run(
     advance   called with (done, total) during the run: nodes, segments or tensors.
 
     Raises ConfigError for an unknown name or executor, InputError for a feed that does not fit, ModelError for a graph
-    that
-    no executor can run.
+    that no executor can run.
     """
     check_feed(feed, graph_inputs(model.proto))
     inside = {lost.name: lost for lost in inside_nodes(model.proto)}

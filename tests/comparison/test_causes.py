@@ -108,6 +108,15 @@ def test_another_element_type_in_one_operator_is_said_once() -> None:
     assert "the element type differs at b/output" in line and "float16 in sample, float32 in benchmark" in line
 
 
+def test_a_dump_of_the_same_values_in_float16_has_no_cause() -> None:
+    def dump(*arrays: np.ndarray) -> Dump:
+        return Dump([Record("out", 0, i, "Tanh", Tensor.of(f"layer{i}", array)) for i, array in enumerate(arrays)])
+
+    values = [np.tanh(X * factor).astype(np.float32) for factor in (1, 2, 3)]
+    comparison = compare(dump(*(each.astype(np.float16) for each in values)), dump(*values))
+    assert not found(comparison) and first_line(comparison).startswith("No cause: ")
+
+
 def test_what_comes_before_the_first_argument_that_differs_is_the_cause() -> None:
     good = program(("a", [X], X + 1, {}), ("pool", [X + 1], X + 2, {"size": 3}))
     bad = program(("a", [X], X + 5, {}), ("pool", [X + 5], X + 7, {"size": 4}))

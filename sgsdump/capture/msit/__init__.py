@@ -1,10 +1,9 @@
 """msit's functions for reading, saving and dumping data, with msit's names and arguments.
 
 ``from sgsdump.capture.msit import DumpConfig, register_hook`` replaces ``from msit_llm import …``: dump the tensors of
-a
-torch model, module by module. ``from sgsdump.capture.msit import read_atb_data`` replaces msit's own function. ATB .bin
-files are read in all their forms, and operator dumps without Ascend's toolkit. Functions that accept or return torch
-tensors need torch (the extra ``torch``); the others do not.
+a torch model, module by module. ``from sgsdump.capture.msit import read_atb_data`` replaces msit's own function. ATB
+.bin files are read in all their forms, and operator dumps without Ascend's toolkit. Functions that accept or return
+torch tensors need torch (the extra ``torch``); the others do not.
 """
 
 from sgsdump.capture.msit.bin_data import (

@@ -56,8 +56,7 @@ def register_hook(model: Any, config: DumpConfig, hook_type: str = _HOOK_TYPE) -
     ------
     ConfigError
         If ``model`` is not a module or is scripted, ``config`` is not a DumpConfig, the hook type is unknown, or no
-        module
-        matches the layer name or the classes.
+        module matches the layer name or the classes.
     OutputError
         If the folder cannot be created.
     MissingExtra
@@ -66,8 +65,7 @@ def register_hook(model: Any, config: DumpConfig, hook_type: str = _HOOK_TYPE) -
     Notes
     -----
     Files are written below ``{dump_path}/msit_dump_{time}/torch_tensors/{device}_{pid}/``. A write that fails ends the
-    dump
-    with a warning; the program runs on.
+    dump with a warning; the program runs on.
 
     Examples
     --------

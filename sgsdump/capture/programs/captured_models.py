@@ -192,10 +192,8 @@ def selection(control: DumpControl, graph: GraphProto, model: str) -> Selection:
     """Return the tensors of a graph that a control selects.
 
     An operator is known by its node's name and the names of its outputs; its id is the node's index in the graph. An
-    input
-    of an operator is dumped once, as the output of the operator that computes it. A graph input is dumped only if
-    inputs
-    alone or operators are selected: the feeds of a whole run are stored beside the dump.
+    input of an operator is dumped once, as the output of the operator that computes it. A graph input is dumped only if
+    inputs alone or operators are selected: the feeds of a whole run are stored beside the dump.
     """
     outputs = {name for node in graph.node for name in node.output if name}
     selected: set[str] = set()

@@ -124,8 +124,7 @@ def _types_before(program: str) -> frozenset[str]:
     """Return the operator types of torch and onnxruntime, such as ``aten.addmm``, ``Linear``, ``Conv``.
 
     torch's types come from the files of the program's torch, because importing it takes seconds. Empty if that torch is
-    not
-    found: no type can then be checked.
+    not found: no type can then be checked.
     """
     for folder in _package_folders(program):
         try:

@@ -173,8 +173,7 @@ def with_config(control: DumpControl, options: CaptureOptions, path: Path) -> tu
     msit's file replaces the options of the same names. Given options take precedence over acl.json, except for
     operators:
     those named by either are dumped. Raises ConfigError, also for the scenes overflow and watcher, which need a
-    compiled
-    graph.
+    compiled graph.
     """
     msit, torchair = options.msit, options.torchair
     if is_msit_config(path):

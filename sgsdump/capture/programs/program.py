@@ -100,8 +100,7 @@ class LiveConfig:
     """Callable that returns the control of a configuration file if the file has changed, else None.
 
     ``read`` reads the control. If it fails, ``tell`` receives the reason and the last control stays in force.
-    ``latest`` is
-    the last control that was returned.
+    ``latest`` is the last control that was returned.
     """
 
     def __init__(self, path: Path, read: Callable[[], DumpControl], tell: Callable[[str], None]) -> None:

@@ -57,8 +57,7 @@ def get_npu_backend(
     Notes
     -----
     The program's results are those of the captured graph run by torch on the program's own device. Problems during the
-    run
-    are reported as warnings of the logger ``sgsdump.torchair`` and never stop the program.
+    run are reported as warnings of the logger ``sgsdump.torchair`` and never stop the program.
 
     Examples
     --------

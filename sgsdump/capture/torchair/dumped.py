@@ -169,8 +169,7 @@ class Writer:
         """Write the file of one operator and its index lines. Inputs and outputs that are None are omitted.
 
         A ``NotWritten`` tensor gets a line without values. With ``watched``, the outputs belong to ``watched`` and were
-        taken
-        after ``operator`` ran. A failure is reported and loses the file, never stops the program.
+        taken after ``operator`` ran. A failure is reported and loses the file, never stops the program.
         """
         step = self._step
         if _nothing_in(inputs, outputs) or not step.tree.room(self._plan.control.storage.min_free):

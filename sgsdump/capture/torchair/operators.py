@@ -317,8 +317,7 @@ def chosen(
     """Return the nodes to dump: named nodes, ranges and with-blocks, with the Data nodes that they read.
 
     All nodes if nothing is named. ``ranges`` are (graph, first, last). ``graphs`` are the names by which a
-    configuration
-    may refer to this graph.
+    configuration may refer to this graph.
     """
     nodes = {operator.node for operator in operators if operator.marked}
     if not (control.operators.names or control.operators.models or ranges or nodes):

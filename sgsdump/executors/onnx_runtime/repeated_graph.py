@@ -79,8 +79,7 @@ class Entry:
     """Bindings of a stage in one thread.
 
     ``bound`` holds the values of its last run, which need not be bound again. ``made`` holds its outputs, which the
-    next
-    run overwrites.
+    next run overwrites.
     """
 
     def __init__(self, binding: ort.IOBinding):
@@ -191,8 +190,7 @@ class PlacedGraph:
     wanted  names of the float tensors to return; tensors that no later segment reads either are never stored.
 
     Raises InputError for a feed that does not match, Unplaceable if a tensor's type or shape is not known in advance,
-    and
-    one of REFUSALS.
+    and one of REFUSALS.
     """
 
     def __init__(self, model: Model, feed: Mapping[str, np.ndarray], wanted: Collection[str]):
@@ -284,8 +282,7 @@ def plan_memory(made: Sequence[Mapping[str, int]], read: Sequence[Collection[str
     """Return the first byte of each tensor, and the size of the memory.
 
     A tensor keeps its bytes until its last reader is done. Tensors made in one step with the same last reader lie
-    together,
-    in the first gap that is large enough.
+    together, in the first gap that is large enough.
 
     made  bytes by name of each step's outputs; the first step's are the inputs.
     read  names that each step reads from earlier steps.

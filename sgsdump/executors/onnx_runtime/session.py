@@ -256,8 +256,7 @@ def header(proto: onnx.ModelProto) -> onnx.ModelProto:
     """Return a model without a graph: IR version, operator sets and functions of ``proto``, lowered for onnxruntime.
 
     An operator whose newest version only accepts more element types counts as unchanged. Raises ModelError for an
-    operator
-    that has changed, and for a model without an operator set.
+    operator that has changed, and for a model without an operator set.
     """
     if not proto.opset_import:
         raise ModelError(

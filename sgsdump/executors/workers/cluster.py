@@ -46,10 +46,8 @@ def on_cluster(
     """Yield the function from items to results.
 
     Raises MissingExtra without dask.distributed; ConfigError for a malformed address; WorkerError if nothing answers,
-    if
-    there is no worker for WORKER_SECONDS, if the scheduler is lost or its Python lacks this version of sgsdump, if a
-    task
-    kills worker after worker, and if the scheduler or a worker with our tasks is silent for SILENT_SECONDS.
+    if there is no worker for WORKER_SECONDS, if the scheduler is lost or its Python lacks this version of sgsdump, if a
+    task kills worker after worker, and if the scheduler or a worker with our tasks is silent for SILENT_SECONDS.
     """
     with _client(address) as client:
         cluster = _Cluster(client, address, progress)

@@ -60,8 +60,7 @@ def task_pool(
     ``progress`` reports once if a worker was lost and its tasks run again.
 
     Raises MissingExtra for a scheduler without dask.distributed; WorkerError for a scheduler that does not answer, has
-    no
-    workers or is lost, and if tasks kill worker after worker.
+    no workers or is lost, and if tasks kill worker after worker.
     """
     if workers.scheduler is not None:
         from sgsdump.executors.workers.cluster import on_cluster
@@ -93,10 +92,8 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item], threads: i
     """Yield the results in the order of the items.
 
     Threads take items one at a time and in order, so creating one item overlaps with work on others. A few items are
-    taken
-    ahead, so memory does not grow with their number. The first item that fails, in this order, ends everything with its
-    own
-    exception, after the items in progress.
+    taken ahead, so memory does not grow with their number. The first item that fails, in this order, ends everything
+    with its own exception, after the items in progress.
     """
     if threads == 1:
         yield from map(work, items)

@@ -91,6 +91,14 @@ def test_a_spike_at_the_minimum_is_not_hidden_by_its_line(tmp_path):
     )
 
 
+def test_the_line_of_a_limit_is_dashed(tmp_path):
+    found = layer(np.linspace(0, 1, 100), (-1, 2))
+    with Image.open(save_histogram(found, tmp_path / "layer.png")) as image:
+        pixels = np.asarray(image.convert("RGB"))
+    red = (pixels[TOP + 1 : BOTTOM, plot_panel(found).column(-1.0)] == canvas.RED).all(axis=1)
+    assert red[:5].all() and not red[5:11].any() and red[11:17].all()  # 6 pixels each; the first is the frame's row
+
+
 def test_one_upright_scale_for_a_page(tmp_path):
     """A tenth of a large layer's values in one column is as high as a tenth of a small one's."""
     small, large = ([0.0] * 9 * n + [1.0] * n for n in (5, 5000))

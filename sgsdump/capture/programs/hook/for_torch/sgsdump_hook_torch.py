@@ -113,8 +113,7 @@ class Thread(threading.local):
     """State of a thread.
 
     ``round`` is the round that runs; ``inside`` is the depth of calls that must not be seen; ``number`` counts threads
-    with
-    a dumped round.
+    with a dumped round.
     """
 
     round = None

@@ -289,8 +289,7 @@ class Facts:
         """Return the arguments, with tensors restored from numbers.
 
         TorchScript's optimiser turns numbers into tensors, and a dispatch mode receives these as numbers. Some
-        operators accept
-        numbers instead of tensors, others do not.
+        operators accept numbers instead of tensors, others do not.
         """
         count = len(args)
         for index in self.tensors:

@@ -163,8 +163,7 @@ class Unwritten:
         """Return, per output, which elements are unwritten because they come from unwritten inputs.
 
         None if no input is unwritten, or the operator neither moves elements nor computes each by itself. ``written``
-        are the
-        ids of the memory that it wrote.
+        are the ids of the memory that it wrote.
         """
         base = kind[:-1] if kind.endswith("_") else kind
         if kind in _WRITING:
