@@ -5,6 +5,7 @@ have the same bits.
 """
 
 import lzma
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -86,15 +87,32 @@ def random(*shape, seed=0):
         ((1, 4, 2, 2), (4, 1, 3, 3), 4, Window()),
         ((1, 17, 1, 1), (3, 17, 1, 1), 1, Window()),
         ((1, 3, 2, 2), (3, 3, 3, 3), 1, Window()),
+        ((1, 24, 1, 5), (17, 24, 1, 1), 1, Window()),
+        ((1, 8, 4, 4), (8, 8, 1, 2), 1, Window((3, 2))),
     ],
 )
-def test_numpy_gives_the_kernels_bits(monkeypatch, shape, filters, groups, window):
+@pytest.mark.parametrize("vectors", ["AVX-512", "AVX2", "plain C"])
+def test_numpy_gives_the_kernels_bits(monkeypatch, vectors, shape, filters, groups, window):
     x, w, bias = random(*shape), random(*filters, seed=1), random(filters[0], seed=2)
-    made = Filters(w, groups).convolve(x, bias, window)
+    with using(vectors):
+        made = Filters(w, groups).convolve(x, bias, window)
     monkeypatch.setattr(sums, "_KERNEL", None)
     monkeypatch.setattr(sums, "_CHUNK_FLOATS", 1)
     np.testing.assert_array_equal(Filters(w, groups).convolve(x, bias, window), made)
     assert made.flags.c_contiguous and made.dtype == np.float32
+
+
+@contextmanager
+def using(vectors):
+    kernel = sums._KERNEL
+    if kernel is None:
+        pytest.skip("no compiled kernel")
+    if not kernel.use(vectors):
+        pytest.skip(f"this processor has no {vectors}")
+    try:
+        yield
+    finally:
+        assert any(map(kernel.use, ("AVX-512", "AVX2", "plain C")))
 
 
 def test_a_sum_of_eight_partial_sums():

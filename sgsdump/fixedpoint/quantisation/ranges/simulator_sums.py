@@ -37,7 +37,7 @@ _EXPM1 = [
     _F(v) for v in (-2.0109921195e-07, 4.0082177293e-06, -7.9365076090e-05, 1.5873016091e-03, -3.3333335072e-02, 1)
 ]
 _TANH_IS_ONE = 22
-_KERNEL: Any = kernel("sgsdump.fixedpoint.quantisation.ranges.kernel", INTERFACE=3, LANES=LANES)
+_KERNEL: Any = kernel("sgsdump.fixedpoint.quantisation.ranges.kernel", INTERFACE=4, LANES=LANES)
 
 
 @dataclass(frozen=True)
