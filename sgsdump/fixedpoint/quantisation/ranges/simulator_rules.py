@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ Rule = Callable[[np.ndarray], np.ndarray]
 UNFIT = (ValueError, IndexError, TypeError, ZeroDivisionError, MemoryError)
 """Errors of a rule for a damaged node, which onnxruntime then reports by name."""
 
+# Sizes of an input whose windows are kept.
+_SIZES = 4
 _SOFTMAX_ALONG_ONE_AXIS = 13  # from this opset on
 _REDUCE_READS_AXES = {"ReduceMean": 18, "ReduceSum": 13}
 
@@ -58,7 +60,11 @@ class _Operator:
     def has(self, index: int) -> bool:
         return index < len(self.node.input) and bool(self.node.input[index])
 
-    def window(self, shape: Sequence[int], kernel_shape: Sequence[int]) -> Window:
+    def windows(self, kernel_shape: Sequence[int]) -> Callable[[tuple[int, ...]], Window]:
+        """Return a function from the rows and columns of an input to the window, with the latest results cached."""
+        return lru_cache(maxsize=_SIZES)(partial(self._window, kernel_shape))
+
+    def _window(self, kernel_shape: Sequence[int], shape: Sequence[int]) -> Window:
         """Return the window over an input of these rows and columns; a single spatial axis counts as columns."""
         count = len(self.get("strides") or self.get("dilations") or self.get("pads", ())[::2] or kernel_shape)
         strides, dilations = (self.get(name, [1] * count) for name in ("strides", "dilations"))
@@ -84,10 +90,11 @@ def _convolution(operator: _Operator) -> Rule | None:
         weights = weights[:, :, None]
     kernel_shape, groups = weights.shape[2:], operator.get("group", 1)
     filters = Filters(weights, groups, _aligned_channels(operator) if groups == 1 else ())
+    window = operator.windows(kernel_shape)
 
     def rule(x: np.ndarray) -> np.ndarray:
         planar = x[:, :, None] if x.ndim == 3 else x
-        made = filters.convolve(planar, bias, operator.window(planar.shape[2:], kernel_shape))
+        made = filters.convolve(planar, bias, window(planar.shape[2:]))
         return made[:, :, 0] if x.ndim == 3 else made
 
     return rule
@@ -115,11 +122,11 @@ def _transposed_convolution(operator: _Operator) -> Rule | None:
         return None
     kernel_shape, groups = weights.shape[2:], operator.get("group", 1)
     filters = Filters(sums.turned(weights, groups), groups)
+    window, output_pads = operator.windows(kernel_shape), operator.get("output_padding", [0, 0])
 
     def rule(x: np.ndarray) -> np.ndarray:
-        window = operator.window(x.shape[2:], kernel_shape)
-        wide, window = sums.spread(x, kernel_shape, window, operator.get("output_padding", [0, 0]))
-        return filters.convolve(wide, bias, window)
+        wide, over = sums.spread(x, kernel_shape, window(x.shape[2:]), output_pads)
+        return filters.convolve(wide, bias, over)
 
     return rule
 
@@ -176,8 +183,8 @@ def _average_pool(operator: _Operator) -> Rule | None:
     kernel_shape = tuple(operator.get("kernel_shape"))
     if len(kernel_shape) != 2 or operator.get("ceil_mode", 0):
         return None
-    counts_pads = operator.get("count_include_pad", 0) != 0
-    return lambda x: sums.average_pool(x, kernel_shape, operator.window(x.shape[2:], kernel_shape), counts_pads)
+    counts_pads, window = operator.get("count_include_pad", 0) != 0, operator.windows(kernel_shape)
+    return lambda x: sums.average_pool(x, kernel_shape, window(x.shape[2:]), counts_pads)
 
 
 def _global_average_pool(operator: _Operator) -> Rule:

@@ -39,7 +39,7 @@ class SimulatorRunner:
         self._outputs = SegmentOutputs(model, sessions, keep_going=False)
         self._rules = rules
         self._parts = self._cut()
-        self._last_reader = {name: index for index, part in enumerate(self._parts) for name in part.reads}
+        self._done = self._done_after()
 
     def run(
         self, feed: Mapping[str, np.ndarray], only: Collection[str] | None = None, advance: Advance = unwatched
@@ -64,8 +64,9 @@ class SimulatorRunner:
                     live[name] = value
                     if value.type in PLAIN_TYPES and (only is None or name in only):
                         yield Layer(name, node.name, node.op_type, value.value.numpy() if array is None else array)
-            live = {name: value for name, value in live.items() if self._last_reader.get(name, -1) > index}
-            computed = {name: array for name, array in computed.items() if name in live}
+            for name in self._done[index]:
+                live.pop(name, None)
+                computed.pop(name, None)
             advance(index + 1, len(self._parts))
 
     def _cut(self) -> list[Segment]:
@@ -79,6 +80,16 @@ class SimulatorRunner:
             parts[-1].append(node)
             joins = not has_rule
         return [segment(nodes, self._outputs.weights) for nodes in parts]
+
+    def _done_after(self) -> list[list[str]]:
+        """Return the tensors that no part after each part reads."""
+        made = ((index, name) for index, part in enumerate(self._parts) for node in part.nodes for name in node.output)
+        last = {name: index for index, name in made}
+        last |= {name: index for index, part in enumerate(self._parts) for name in part.reads}
+        done: list[list[str]] = [[] for _ in self._parts]
+        for name, index in last.items():
+            done[index].append(name)
+        return done
 
     def _by_rule(self, node: NodeProto, live: Mapping[str, Live]) -> np.ndarray | None:
         """Return the output of a node; None if no rule applies."""

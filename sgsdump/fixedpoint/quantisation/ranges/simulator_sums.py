@@ -95,9 +95,10 @@ class Filters:
         added = np.zeros(self._outputs, np.float32) if bias is None else bias.astype(np.float32)
         if self._is_depthwise:
             return self._depthwise(window.padded(x), added, window)
+        if self._groups == 1:
+            return self._lane_sums(x, self._packed[0], added, window)
         parts = zip(np.split(x, self._groups, axis=1), self._packed, np.split(added, self._groups))
-        sums = [self._lane_sums(part, packed, offset, window) for part, packed, offset in parts]
-        return sums[0] if len(sums) == 1 else np.concatenate(sums, axis=1)
+        return np.concatenate([self._lane_sums(*part, window) for part in parts], axis=1)
 
     def _depthwise(self, x: np.ndarray, bias: np.ndarray, window: Window) -> np.ndarray:
         sizes, (weights,) = window.sizes(x.shape[2:], self._kernel_shape), self._packed
