@@ -34,7 +34,7 @@ from sgsdump.executors.onnx_runtime.session import (
     header,
     loadable,
     message_of,
-    shrinking,
+    only_requested,
     type_proto,
     use_shared_arena,
 )
@@ -49,16 +49,20 @@ Shape = tuple[np.dtype, tuple[int, ...]]
 
 
 class WholeGraph:
-    """Session of a model that contains its weights; memory beyond the outputs is freed after each run.
+    """Session of a model that contains its weights.
 
-    once  run one time only, without optimisation, which halves the loading time.
+    once  run one time only, without optimisation, which halves the loading time. Otherwise the pool of the process
+          keeps the memory of a run for the next one, until ``release_unused``.
 
     Raises ModelError if onnxruntime cannot load the model.
     """
 
     def __init__(self, proto: ModelProto, threads: int = 0, once: bool = False):
-        self._session = _session(loadable(proto), for_one_run() if once else fake_quantised(threads), "the graph")
-        self._how = None if once else shrinking()
+        options = for_one_run() if once else fake_quantised(threads)
+        if not once:
+            use_shared_arena(options)
+        self._session = _session(loadable(proto), options, "the graph")
+        self._how = None if once else only_requested()
 
     def run(self, feed: Mapping[str, Any], outputs: Sequence[str]) -> dict[str, np.ndarray]:
         """Return the outputs by name; values of ``feed`` are arrays, or results of ``hold``."""

@@ -229,10 +229,17 @@ def release_unused() -> None:
 
 
 @cache
-def shrinking() -> ort.RunOptions:
-    """Return options for a run that computes only the outputs' needs, then frees the pool's unused memory."""
+def only_requested() -> ort.RunOptions:
+    """Return options for a run that computes only what the requested outputs need."""
     options = ort.RunOptions()
     options.only_execute_path_to_fetches = True
+    return options
+
+
+@cache
+def shrinking() -> ort.RunOptions:
+    """Return options for a run that then frees the pool's unused memory."""
+    options = ort.RunOptions()
     options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
     return options
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from sgsdump.executors.onnx_runtime.segment_runner import SegmentRunner
+from sgsdump.executors.workers.task_pool import in_threads
+from sgsdump.files.process import cores
 from sgsdump.models.model import Model
 
 
@@ -34,42 +37,58 @@ def channel_figures(
 ) -> dict[str, ChannelFigures]:
     """Return the statistics of each tensor in ``axes``, along its axis and over all feeds.
 
-    Only one tensor is in memory at a time. ``axes`` may name inputs.
+    Feeds run in parallel, each on one thread, with one tensor of each in memory. ``axes`` may name inputs.
     """
-    runner = SegmentRunner(model, keep_sessions=True)
+    runner = SegmentRunner(model, keep_sessions=True, threads=1)
     names = frozenset(axes)
+
+    def seen(labelled: tuple[str, Mapping[str, np.ndarray]]) -> dict[str, _Total]:
+        _, feed = labelled
+        fed = ((name, feed[name]) for name in names.intersection(feed))
+        layers = ((layer.name, layer.array) for layer in runner.run(feed, only=names))
+        return {
+            name: _Total.of(np.moveaxis(array, axes[name], 0))
+            for name, array in chain(fed, layers)
+            if array.ndim >= 2 and array.dtype.kind == "f" and array.size
+        }
+
     found: dict[str, _Total] = {}
-
-    def add(name: str, array: np.ndarray) -> None:
-        if array.ndim >= 2 and array.dtype.kind == "f" and array.size:
-            found.setdefault(name, _Total()).add(np.moveaxis(array, axes[name], 0))
-
-    for _, feed in feeds:
-        for name in names.intersection(feed):
-            add(name, feed[name])
-        for layer in runner.run(feed, only=names):
-            add(layer.name, layer.array)
+    for totals in in_threads(seen, feeds, cores()):
+        for name, total in totals.items():
+            found[name] = found[name].plus(total) if name in found else total
     return {name: total.figures() for name, total in found.items()}
 
 
+@dataclass(frozen=True, eq=False)
 class _Total:
-    def __init__(self) -> None:
-        self.low, self.high = np.float64(np.inf), np.float64(-np.inf)
-        self.power, self.mean, self.count = np.float64(0), np.float64(0), 0
+    """Extremes and sums of the channels, float64 [C], over ``count`` values each."""
 
-    def add(self, array: np.ndarray) -> None:
-        """Add values [C, ...]."""
+    low: np.ndarray
+    high: np.ndarray
+    power: np.ndarray
+    total: np.ndarray
+    count: int
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> _Total:
+        """Return the totals of values [C, ...]."""
         flat = array.reshape(array.shape[0], -1)
-        self.low = np.minimum(self.low, flat.min(axis=1))
-        self.high = np.maximum(self.high, flat.max(axis=1))
-        self.power = self.power + np.einsum("ij,ij->i", flat, flat, dtype=np.float64)
-        self.mean = self.mean + flat.sum(axis=1, dtype=np.float64)
-        self.count += flat.shape[1]
+        power = np.einsum("ij,ij->i", flat, flat, dtype=np.float64)
+        return cls(flat.min(axis=1), flat.max(axis=1), power, flat.sum(axis=1, dtype=np.float64), flat.shape[1])
+
+    def plus(self, other: _Total) -> _Total:
+        return _Total(
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+            self.power + other.power,
+            self.total + other.total,
+            self.count + other.count,
+        )
 
     def figures(self) -> ChannelFigures:
         return ChannelFigures(
-            np.asarray(self.low, np.float64),
-            np.asarray(self.high, np.float64),
-            np.asarray(self.power) / self.count,
-            np.asarray(self.mean) / self.count,
+            self.low.astype(np.float64),
+            self.high.astype(np.float64),
+            self.power / self.count,
+            self.total / self.count,
         )

@@ -21,10 +21,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from onnx import ModelProto, NodeProto
+from threadpoolctl import threadpool_limits
 
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.executors.workers.task_pool import in_threads
@@ -185,14 +187,20 @@ def _products(
     # Images run in parallel only if their tensors fit into HELD_BYTES together.
     size = sum(math.prod(length or 1 for length in graph.shapes.get(node.input[0], ())) for node in nodes)
     side_by_side = cores() if 2 * AHEAD * cores() * 4 * size <= HELD_BYTES else 1
-    for number, (floats, made) in enumerate(in_threads(received.of, pictures, side_by_side)):
-        for node in nodes:
-            source = node.input[0]
-            if source not in floats or source not in made or made[source].shape != floats[source].shape:
-                continue
-            places = positions(graph, node, floats[source].shape, ROWS, random)
-            both = (rows(graph, node, each[source], places) for each in (made, floats))
-            found[node.output[0]][number % 2].add(*both)
+    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(cores()) as pool:
+        for number, (floats, made) in enumerate(in_threads(received.of, pictures, side_by_side)):
+            drawn: list[tuple[NodeProto, np.ndarray]] = []
+            for node in nodes:
+                source = node.input[0]
+                if source in floats and source in made and made[source].shape == floats[source].shape:
+                    drawn.append((node, positions(graph, node, floats[source].shape, ROWS, random)))
+
+            def add(node: NodeProto, places: np.ndarray, each: tuple[Arrays, Arrays], half: int) -> None:
+                both = (rows(graph, node, arrays[node.input[0]], places) for arrays in each)
+                found[node.output[0]][half].add(*both)
+
+            for done in [pool.submit(add, *one, (made, floats), number % 2) for one in drawn]:
+                done.result()
     return found
 
 

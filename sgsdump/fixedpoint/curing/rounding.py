@@ -55,8 +55,10 @@ class Products:
             turned = fixed.transpose(0, 2, 1)
             self.g += turned @ fixed
             self.e += turned @ (real - fixed)
-        self.fixed += fixed.sum(axis=1, dtype=np.float64)
-        self.real += real.sum(axis=1, dtype=np.float64)
+        # A sum along the rows takes three times as long if the rows are short.
+        ones = np.ones((1, fixed.shape[1]))
+        self.fixed += (ones @ fixed.astype(np.float64))[:, 0]
+        self.real += (ones @ real.astype(np.float64))[:, 0]
         self.rows += fixed.shape[1]
 
     def merged(self, other: Products) -> Products:

@@ -14,14 +14,16 @@ from functools import cached_property
 import numpy as np
 
 from sgsdump.executors.onnx_runtime.session import release_unused
+from sgsdump.executors.workers.task_pool import in_threads
+from sgsdump.files.process import cores
 from sgsdump.fixedpoint.curing.errors import Errors, ratio, ratios_by_image, totals
 from sgsdump.fixedpoint.curing.fold import AS_IT_IS, Fold, Made, Settings
 from sgsdump.fixedpoint.curing.ranges import SHARE
 from sgsdump.fixedpoint.curing.steps import ABSORB, BIAS, CURES, EQUALISE, FOLD, KEPT, RANGES, ROUND, Step
 from sgsdump.fixedpoint.quantisation.float_model import deployed
 from sgsdump.fixedpoint.quantisation.objective import watched_by_output
-from sgsdump.fixedpoint.quantisation.trials.integer_outputs import MOST, WORSE, FloatOutputs, outputs_of
-from sgsdump.models.feeds.by_content import PicturePairs
+from sgsdump.fixedpoint.quantisation.trials.integer_outputs import MOST, WORSE, Arrays, FloatOutputs, outputs_of
+from sgsdump.models.feeds.by_content import PicturePair, PicturePairs
 from sgsdump.models.feeds.image_list import evenly
 from sgsdump.progress import Progress, each
 
@@ -352,7 +354,9 @@ class Search:
             release_unused()
             pictures = each(self.progress, map(judges.make, range(len(judges))), what, "image", len(judges))
             fed = ((p.label, p.feed, p.raw) for p in pictures)
-            (outputs,) = outputs_of(self.original, [fixed.proto], fed, self.floats.names, floats=self.floats)
+            (outputs,) = outputs_of(
+                self.original, [fixed.proto], fed, self.floats.names, floats=self.floats, threads=cores()
+            )
             for sums in outputs.by_picture.values():
                 for name, of_output in sums.items():
                     apart.setdefault(name, []).append(of_output.dd)
@@ -364,10 +368,12 @@ class Search:
         """Return the relative squared change of each output of the float model, on the judging images."""
         away, whole = dict.fromkeys(self.names, 0.0), dict.fromkeys(self.names, 0.0)
         for fold, made, judges in zip(self.folds, state.made, self.judges):
-            floats = FloatOutputs(fold.opened(made.proto), self.names)
-            for index in range(len(judges)):
-                picture = judges.make(index)
-                ours, theirs = (each.run(picture.label, picture.feed) for each in (floats, self.floats))
+            both = FloatOutputs(fold.opened(made.proto), self.names), self.floats
+
+            def run(picture: PicturePair, both: tuple[FloatOutputs, FloatOutputs] = both) -> list[Arrays]:
+                return [floats.run(picture.label, picture.feed) for floats in both]
+
+            for ours, theirs in in_threads(run, map(judges.make, range(len(judges))), cores()):
                 for name in self.names:
                     away[name] += float(np.sum((ours[name].astype(np.float64) - theirs[name]) ** 2))
                     whole[name] += float(np.sum(theirs[name].astype(np.float64) ** 2))

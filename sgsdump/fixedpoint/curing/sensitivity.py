@@ -11,21 +11,24 @@ and is measured separately (``of_rounding``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from onnx import ModelProto, NodeProto
 
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
+from sgsdump.executors.workers.task_pool import in_threads
+from sgsdump.files.process import cores
 from sgsdump.fixedpoint.quantisation.analysis import is_convolution, output_axis
 from sgsdump.models.graph import Graph
 from sgsdump.models.passes.rewrites import mark_outputs
 
 EPSILON = 0.03
 MOST_GROUPS = 48
-# More threads take twice the processor time, because they wait for one another.
+# Threads of a run. More take twice the processor time, because they wait for one another; runs go in parallel.
 THREADS = 1
 SWITCH = " rounded"
+Arrays = Mapping[str, np.ndarray]
 
 
 class Sensitivity:
@@ -44,21 +47,25 @@ class Sensitivity:
 
     def of_layers(self) -> dict[str, np.ndarray]:
         """Return one value per output, keyed by convolution output."""
-        names = list(self._nodes)
-        found: dict[str, np.ndarray] = {}
-        for group in np.array_split(np.arange(len(names)), min(len(names), MOST_GROUPS)):
-            members = [names[i] for i in group]
-            moved = self._moved(dict.fromkeys(members))
-            found |= {name: moved / len(members) for name in members}
+        found = {name: np.zeros(len(self._outputs)) for name in self._nodes}
+        groups = _groups(list(self._nodes))
+        # Noise is drawn in the order of this loop, whichever run ends first.
+        noisy = (
+            (place, {self._nodes[name].input[1]: self._noisy(name) for name in members})
+            for members in groups
+            for place in range(len(self._feeds))
+        )
+        moved = in_threads(self._moved, noisy, cores())
+        for members in groups:
+            whole = np.sum([next(moved) for _ in self._feeds], axis=0)
+            found |= dict.fromkeys(members, whole / EPSILON**2 / len(self._feeds) / len(members))
         return found
 
-    def _moved(self, layers: Iterable[str]) -> np.ndarray:
-        """Return the effect of noise in these layers."""
-        total = np.zeros(len(self._outputs))
-        for feed, exact in zip(self._feeds, self._exact):
-            noisy = {self._nodes[name].input[1]: self._noisy(name) for name in layers}
-            total += [_share(run, reference) for run, reference in zip(self._run(feed, noisy), exact)]
-        return total / EPSILON**2 / len(self._feeds)
+    def _moved(self, noisy: tuple[int, Mapping[str, np.ndarray]]) -> np.ndarray:
+        """Return the effect of noisy weights on one feed."""
+        place, weights = noisy
+        run = self._run(self._feeds[place], weights)
+        return np.array([_share(values, exact) for values, exact in zip(run, self._exact[place])])
 
     def _run(self, feed: Mapping[str, np.ndarray], noisy: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         run = self._session.run({**feed, **self._held, **noisy}, self._outputs)
@@ -88,15 +95,24 @@ def of_rounding(
     off = {f"{name}{SWITCH}": session.hold(np.zeros(1, bool)) for name in steps}
     on = session.hold(np.ones(1, bool))
     found = {name: np.zeros(len(outputs)) for name in steps}
+    groups = _groups(list(steps))
     for feed in feeds:
         exact = session.run({**feed, **off}, outputs)
-        for group in np.array_split(np.arange(len(steps)), min(len(steps), MOST_GROUPS)) if steps else ():
-            members = [list(steps)[i] for i in group]
+
+        def moved(members: list[str], feed: Mapping[str, np.ndarray] = feed, exact: Arrays = exact) -> np.ndarray:
             run = session.run({**feed, **off, **{f"{name}{SWITCH}": on for name in members}}, outputs)
-            moved = np.array([_share(run[name], exact[name]) for name in outputs]) / len(members) / len(feeds)
+            return np.array([_share(run[name], exact[name]) for name in outputs]) / len(members) / len(feeds)
+
+        for members, effect in zip(groups, in_threads(moved, groups, cores())):
             for name in members:
-                found[name] = found[name] + moved
+                found[name] = found[name] + effect
     return found
+
+
+def _groups(names: Sequence[str]) -> list[list[str]]:
+    """Return the names in at most MOST_GROUPS groups of neighbours."""
+    parts = np.array_split(np.arange(len(names)), min(len(names), MOST_GROUPS)) if names else []
+    return [[names[i] for i in part] for part in parts]
 
 
 def _with_switches(proto: ModelProto, steps: Mapping[str, np.ndarray], axes: Mapping[str, int]) -> ModelProto:

@@ -37,8 +37,8 @@ from sgsdump.tensors.types import Range
 
 # A larger plan must remove at least this share of the remaining error.
 WORTH_MORE = 0.1
-# Largest fixed model that is kept, because a plan is run, compared layer by layer and written.
-KEPT_BYTES = 4 << 20
+# The latest KEPT fixed models up to this size are kept, because a plan is run, compared layer by layer and written.
+KEPT, KEPT_BYTES = 3, 4 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,6 +333,8 @@ def fixed_with(
     proto = make_fixed(subject.float_model, ranges, config, True, per_channel, subject.side).proto
     if proto.ByteSize() <= KEPT_BYTES and not held:
         measured.fixed[key] = proto
+        if len(measured.fixed) > KEPT:
+            del measured.fixed[next(iter(measured.fixed))]
     return proto
 
 

@@ -22,7 +22,7 @@ FOLDS, MANY, OF_MANY = 3, 24, 2
 # Held-out images of a fold that are used to judge.
 JUDGED = 16
 # Images are cached up to this size; several times as fast as decoding and resizing them again.
-HELD_BYTES = 64 << 20
+HELD_BYTES = 32 << 20
 AnyRun = tuple[str, Mapping[str, np.ndarray]]
 # Up to this number of different runs, results do not generalise.
 FEW = 3
@@ -170,19 +170,33 @@ class PicturePair:
 
 
 class HeldPictures:
-    """A cache of runs by index, limited to HELD_BYTES."""
+    """A cache of runs by index, limited to HELD_BYTES; grey levels take one byte."""
 
     def __init__(self) -> None:
-        self._made: dict[int, tuple[Feed, Feed]] = {}
+        self._made: dict[int, tuple[Feed, dict[str, tuple[np.ndarray, np.dtype]]]] = {}
         self._room = HELD_BYTES
 
     def get(self, index: int) -> tuple[Feed, Feed] | None:
-        return self._made.get(index)
+        if index not in self._made:
+            return None
+        feed, levels = self._made[index]
+        return feed, {name: array.astype(dtype, copy=False) for name, (array, dtype) in levels.items()}
 
     def keep(self, index: int, made: tuple[Feed, Feed]) -> None:
-        self._room -= sum(array.nbytes for feed in made for array in feed.values())
+        feed, raw = made
+        levels = {name: (_as_bytes(array), array.dtype) for name, array in raw.items()}
+        apart = {id(array): array for array in (*feed.values(), *(array for array, _ in levels.values()))}
+        self._room -= sum(array.nbytes for array in apart.values())
         if self._room >= 0:
-            self._made[index] = made
+            self._made[index] = feed, levels
+
+
+def _as_bytes(array: np.ndarray) -> np.ndarray:
+    """Return the array as bytes if it has grey levels only, else the array."""
+    if array.dtype != np.float32 or not (~np.signbit(array) & (array <= 255)).all():
+        return array
+    levels = array.astype(np.uint8)
+    return levels if np.array_equal(levels, array) else array
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from picture_folder import write_pictures
 from small_nets import conv, model, weights
 
-from sgsdump.models.feeds.by_content import by_content, content_key, runs_by_content
+from sgsdump.models.feeds.by_content import HeldPictures, by_content, content_key, runs_by_content
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.model import graph_inputs
 from sgsdump.sidecars import input_config
@@ -39,3 +40,23 @@ def test_keys_are_made_once(tmp_path: Path, monkeypatch) -> None:
 def test_equal_runs_have_one_key() -> None:
     runs = [(str(n), {"x": np.array([n % 2])}) for n in range(4)]
     assert len(set(by_content(runs).keys)) == 2  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("pixels", "size"),
+    [([0, 255, 7], 3), ([0, 255, 0.5], 12), ([0, -0.0, 1], 12), ([1, 256, 0], 12), ([np.nan, 0, 1], 12)],
+)
+def test_a_cached_image_is_the_same_and_grey_levels_take_a_byte(
+    monkeypatch: pytest.MonkeyPatch, pixels: list[float], size: int
+) -> None:
+    feed, raw = {"data": np.zeros(3, np.float32)}, {"data": np.array(pixels, np.float32)}
+    monkeypatch.setattr("sgsdump.models.feeds.by_content.HELD_BYTES", 12 + size - 1)
+    held = HeldPictures()
+    held.keep(0, (feed, raw))
+    assert held.get(0) is None
+    monkeypatch.setattr("sgsdump.models.feeds.by_content.HELD_BYTES", 12 + size)
+    held = HeldPictures()
+    held.keep(0, (feed, raw))
+    kept = held.get(0)
+    assert kept is not None and kept[0] is feed
+    assert kept[1]["data"].dtype == np.float32 and kept[1]["data"].tobytes() == raw["data"].tobytes()

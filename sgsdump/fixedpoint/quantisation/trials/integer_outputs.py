@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -18,6 +19,8 @@ from threadpoolctl import threadpool_limits
 from sgsdump.comparison.metrics import Sums, cos, merged_sums, mse, rmse
 from sgsdump.comparison.thresholds import DOCUMENTED, Thresholds
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
+from sgsdump.executors.onnx_runtime.session import release_unused
+from sgsdump.executors.workers.task_pool import in_threads
 from sgsdump.fixedpoint.quantisation.float_model import deployed
 from sgsdump.fixedpoint.quantisation.objective import error_of, probabilities, softmax_axes, sums_of
 from sgsdump.models.fixed_facts import FixedFacts, read_facts
@@ -251,15 +254,21 @@ class _Runs:
         self.steps: dict[str, float] = {}
         self._model, self._names, self._fixed = model, names, fixed
         self._open: tuple[ModelProto, FixedOutputs] | None = None
+        self._opening = Lock()
 
     def run(self, label: str, feed: Arrays, raw: Arrays) -> dict[str, np.ndarray]:
         proto = self._fixed(label) if callable(self._fixed) else self._fixed
+        with self._opening:
+            graph = self._opened(proto)
+        return graph.run(feed, raw)
+
+    def _opened(self, proto: ModelProto) -> FixedOutputs:
         if self._open is None or self._open[0] is not proto:
             graph = FixedOutputs(self._model, proto, self._names)
             self._open = proto, graph
             for name, stored in graph.facts.tensors.items():
                 self.steps[name] = max(self.steps.get(name, 0.0), float(stored.quant.scale))
-        return self._open[1].run(feed, raw)
+        return self._open[1]
 
 
 class Floats(Protocol):
@@ -281,16 +290,17 @@ class FloatOutputs:
         self.names = list(names)
         self._graph = WholeGraph(mark_outputs(deployed(model), names), threads=1)
         self._held: dict[str, Arrays] = {}
-        self._room = HELD_BYTES
+        self._room, self._counting = HELD_BYTES, Lock()
 
     def run(self, label: str, feed: Arrays) -> Arrays:
         """Run one feed; ``label`` is unique per image."""
         if label in self._held:
             return self._held[label]
         real = self._graph.run(feed, self.names)
-        self._room -= sum(array.nbytes for array in real.values())
-        if self._room >= 0:
-            self._held[label] = real
+        with self._counting:
+            self._room -= sum(array.nbytes for array in real.values())
+            if self._room >= 0:
+                self._held[label] = real
         return real
 
     def compare(self, label: str, values: Sequence[Arrays]) -> None:
@@ -316,13 +326,16 @@ def outputs_of(
     names: Sequence[str],
     spans: Mapping[str, float] = {},
     floats: Floats | None = None,
+    threads: int = 1,
 ) -> list[PlanOutputs]:
     """Compare the tensors ``names`` of fixed models of ``model`` over all images (label, feed, raw feed).
 
-    fixed   each a model, or a function that returns the model for an image label.
-    spans   ranges seen during calibration. A Sigmoid's output always spans 0 to 1, because the hardware computes it
-            that way: nothing below about 0.002. An output whose shape depends on the values is left out.
-    floats  float outputs of ``model``, if they were computed on these images before.
+    fixed    each a model, or a function that returns the model for an image label.
+    spans    ranges seen during calibration. A Sigmoid's output always spans 0 to 1, because the hardware computes it
+             that way: nothing below about 0.002. An output whose shape depends on the values is left out.
+    floats   float outputs of ``model``, if they were computed on these images before.
+    threads  images that run at the same time, each of which needs the memory of a run; 1 if a model depends on the
+             image.
     """
     floats = floats or FloatOutputs(model, names)
     graphs = [_Runs(model, names, each) for each in fixed]
@@ -333,13 +346,18 @@ def outputs_of(
     means: dict[str, np.ndarray] | None = None
     room, odd, uneven = HELD_BYTES, set[str](), set[str]()
     shapes: dict[str, tuple[int, ...]] = {}
+
+    def ran(numbered: tuple[int, tuple[str, Arrays, Arrays]]) -> tuple[str, Arrays, list[dict[str, np.ndarray]]]:
+        number, (label, feed, raw) = numbered
+        label = label or str(number)
+        return label, floats.run(label, feed), [graph.run(label, feed, raw) for graph in graphs]
+
+    threads = 1 if any(map(callable, fixed)) else threads
     with threadpool_limits(limits=1, user_api="blas"):
-        for number, (label, feed, raw) in enumerate(pictures):
-            real = floats.run(label or str(number), feed)
+        for label, real, ours in in_threads(ran, enumerate(pictures), threads):
             for name, array in real.items():
                 if array.size:
                     reach.setdefault(name, []).extend((float(array.min()), float(array.max())))
-            ours = [graph.run(label or str(number), feed, raw) for graph in graphs]
             floats.compare(label, ours)
             odd |= {n for n in names for values in ours if n not in values or values[n].shape != real[n].shape}
             # Images of several sizes have no common mean.
@@ -347,8 +365,8 @@ def outputs_of(
             for values, each in zip(ours, sums):
                 pairs = {n: sums_of(values[n], real[n], axes.get(n)) for n in names if n not in odd}
                 errors = [rmse(pair) if pair.b1 and pair.d1 else 0.0 for pair in pairs.values()]
-                each.pictures[label or str(number)] = float(np.mean(errors)) if errors else 0.0
-                each.by_picture[label or str(number)] = pairs
+                each.pictures[label] = float(np.mean(errors)) if errors else 0.0
+                each.by_picture[label] = pairs
                 for name in pairs:
                     if name in axes and values[name].size:
                         each.probabilities[name].append(_changes(values[name], real[name], axes[name]))
@@ -364,6 +382,7 @@ def outputs_of(
                 _centre(means, [(values, real) for values in ours], sums, odd | uneven, axes)
         if means is None:
             _settle(held, sums, names, odd | uneven, axes)
+    release_unused()
     by_nature = dict.fromkeys(_probabilities(deployed(model), names), 1.0)
     seen = {name: max(ends := reach.get(name, [0.0])) - min(ends) for name in names}
     return [
