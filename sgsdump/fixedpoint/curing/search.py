@@ -144,7 +144,12 @@ class Search:
                     self.taken.append(one.step.cure)
                     reached.append((state, self.now))
         state = self._as_a_model_alone(reached, steps)
-        return state, [replace(step, taken=step.cure in self.taken) for step in steps]
+        return state, self._settled(steps)
+
+    def _settled(self, steps: Sequence[Step]) -> list[Step]:
+        """Return the steps with the final decision on each."""
+        kept = [step.cure in self.taken for step in steps]
+        return [replace(s, taken=each, undone=s.taken and not each) for s, each in zip(steps, kept)]
 
     def _cures(self) -> list[str]:
         """Return the cures to try, in order."""

@@ -45,6 +45,7 @@ class Step:
     count    number of changed layers, channels or tensors.
     kept     largest relative change of an output, for cures that must keep the function.
     spoiled  rejected because the float model changes too much.
+    undone   helped, but was undone, because without the quant file an output would be worse than in the original model.
     """
 
     cure: str
@@ -54,6 +55,7 @@ class Step:
     count: int
     kept: float | None = None
     spoiled: bool = False
+    undone: bool = False
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,7 @@ def cure_json(cured: Cured, level: str) -> str:
                 "errors": dict(step.errors),
                 "kept": step.kept,
                 "spoiled": step.spoiled,
+                "undone": step.undone,
             }
             for step in cured.steps
         ],
@@ -142,6 +143,8 @@ def _verdict(step: CureStep) -> str:
         return ""
     if step.spoiled and step.kept is not None:
         return f"; skipped, because this step changes an output of the float model by {step.kept:.2g} (relative change)"
+    if step.undone:
+        return "; undone, because without the quant file an output would be worse than before"
     return "; skipped: no improvement"
 
 

@@ -16,7 +16,7 @@ from small_nets import conv, model, node, weights
 from sgsdump.fixedpoint.curing.cure import Cured, cure
 from sgsdump.fixedpoint.curing.fold import Made, Settings, rewritten
 from sgsdump.fixedpoint.curing.search import Search, State
-from sgsdump.fixedpoint.curing.steps import BIAS, EQUALISE, RANGES, CureOptions, Step
+from sgsdump.fixedpoint.curing.steps import ABSORB, BIAS, EQUALISE, RANGES, CureOptions, Step
 from sgsdump.fixedpoint.quantisation.calibration import calibrate
 from sgsdump.fixedpoint.reports.cured import lines, summary
 from sgsdump.models.feeds.by_content import (
@@ -197,6 +197,9 @@ def test_a_model_that_is_worse_without_its_quant_file_is_taken_back() -> None:
     reached = list(zip((first, equalised, roomy, corrected), errors))
     assert search._as_a_model_alone(reached, steps) is roomy
     assert search.taken == [EQUALISE, RANGES] and search.now["a"][0] == 0.4
+    settled = search._settled([*steps, Step(ABSORB, False, {}, {}, 1)])
+    assert [step.taken for step in settled] == [True, True, False, False]
+    assert [step.undone for step in settled] == [False, False, True, False]
 
 
 def test_bits_are_those_of_the_model_as_it_is_on_all_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

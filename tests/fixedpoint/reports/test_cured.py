@@ -20,6 +20,7 @@ STEPS = (
     Step("fold", True, {"y": 1.0}, {"y": 0.75}, 2, 0.0001),
     Step("equalise", False, {"y": 0.75}, {"y": 0.5}, 3, 0.25, spoiled=True),
     Step("absorb", False, {"y": 0.75}, {"y": 0.9}, 4, 0.125),
+    Step("ranges", False, {"y": 0.75}, {"y": 0.6}, 6, undone=True),
     Step("bias", True, {"y": 0.75}, {"y": 0.25}, 5),
 )
 CURED = Cured(
@@ -50,6 +51,7 @@ def test_each_step_has_its_error_and_why_it_was_skipped() -> None:
             "by 0.25 (relative change)"
         ),
         "  absorb (4 channels): y 0.9; skipped: no improvement",
+        "  ranges (6 ranges): y 0.6; undone, because without the quant file an output would be worse than before",
         "  bias (5 layers' biases): y 0.25",
         "output y of the float model changed by 0.004 (relative squared error)",
     ]
@@ -79,7 +81,7 @@ def test_the_json_has_every_figure(tmp_path: Path, cured: Cured) -> None:
     names = ("as_it_is", "errors", "expected", "expected_gain", "changed", "judged", "held_out")
     assert {name: told[name] for name in names} == {name: getattr(cured, name) for name in names}
     assert told["by_image"] == [0.5, 0.125, 0.25] and told["ranges"] == (["y"] if cured.params else None)
-    names = ("cure", "taken", "count", "before", "errors", "kept", "spoiled")
+    names = ("cure", "taken", "count", "before", "errors", "kept", "spoiled", "undone")
     assert told["steps"] == [{name: getattr(step, name) for name in names} for step in STEPS]
 
 
