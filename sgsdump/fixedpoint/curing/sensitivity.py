@@ -47,7 +47,7 @@ class Sensitivity:
 
     def of_layers(self) -> dict[str, np.ndarray]:
         """Return one value per output, keyed by convolution output."""
-        found = {name: np.zeros(len(self._outputs)) for name in self._nodes}
+        found: dict[str, np.ndarray] = {}
         groups = _groups(list(self._nodes))
         # Noise is drawn in the order of this loop, whichever run ends first.
         noisy = (
