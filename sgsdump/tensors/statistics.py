@@ -83,30 +83,41 @@ def summarise(values: np.ndarray) -> Statistics:
     Fields are None only if no value is finite. 64-bit integers beyond 2**53 are rounded to float64. If the sum of
     squares overflows float64, sums are computed again on scaled values.
     """
-    nan = inf = minus_inf = 0
-    low, high, total, squares = math.inf, -math.inf, 0.0, 0.0
-    with np.errstate(over="ignore", invalid="ignore"):
-        for chunk in _chunks(values):
-            square = float(np.einsum("i,i->", chunk, chunk))
-            if not math.isfinite(square):
-                minus_inf += int(np.count_nonzero(chunk == -math.inf))
-                chunk, nans, infs = _finite(chunk)
-                nan, inf = nan + nans, inf + infs
-                if not chunk.size:
-                    continue
-                square = float(np.einsum("i,i->", chunk, chunk))
-            low, high = min(low, float(chunk.min())), max(high, float(chunk.max()))
-            total += float(chunk.sum())
-            squares += square
-    finite = values.size - nan - inf
-    counts = (values.size, nan, minus_inf, inf - minus_inf)
+    dense = compiled.in_memory_order(values)
+    found = _summarise(values) if dense is None else compiled.summarise(dense, CHUNK)
+    low, high, total, squares, nan, minus_inf, plus_inf = found
+    finite = values.size - nan - minus_inf - plus_inf
+    counts = (values.size, nan, minus_inf, plus_inf)
     if not finite:
         return Statistics(None, None, None, None, *counts)
     if math.isfinite(squares):
         mean, l2norm = total / finite, math.sqrt(squares)
     else:
         mean, l2norm = _scaled_sums(values, finite, max(abs(low), abs(high)))
+    low, high = low + 0.0, high + 0.0  # a zero has no sign: which one numpy returns depends on the processor
     return Statistics(low, high, min(max(mean, low), high), l2norm, *counts)
+
+
+def _summarise(values: np.ndarray) -> tuple[float, float, float, float, int, int, int]:
+    """Return what ``compiled.summarise`` returns, for any array."""
+    nan = minus_inf = plus_inf = 0
+    low, high, total, squares = math.inf, -math.inf, 0.0, 0.0
+    scratch = np.empty(CHUNK)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for chunk in _chunks(values):
+            square = float(np.square(chunk, out=scratch[: chunk.size]).sum())
+            if not math.isfinite(square):
+                minus_inf += int(np.count_nonzero(chunk == -math.inf))
+                plus_inf += int(np.count_nonzero(chunk == math.inf))
+                nan += int(np.count_nonzero(np.isnan(chunk)))
+                chunk = chunk[np.isfinite(chunk)]
+                if not chunk.size:
+                    continue
+                square = float(np.square(chunk, out=scratch[: chunk.size]).sum())
+            low, high = min(low, float(chunk.min())), max(high, float(chunk.max()))
+            total += float(chunk.sum())
+            squares += square
+    return low, high, total, squares, nan, minus_inf, plus_inf
 
 
 def l1norm_and_std(values: np.ndarray, mean: float | None) -> tuple[float | None, float | None]:
@@ -159,8 +170,9 @@ def histogram(values: np.ndarray, low: float, high: float, bins: int) -> np.ndar
     equal values are counted in the middle bin. A value within rounding error of an edge may be counted on either side.
     """
     counts = np.zeros(bins, np.int64)
-    if low < high and compiled.takes(values):
-        compiled.count_between(values, low, high, counts)
+    dense = compiled.in_memory_order(values)
+    if low < high and dense is not None:
+        compiled.count_between(dense, low, high, counts)
         return counts
     half = 0.5 if math.isinf(high - low) else 1.0
     origin, width = low * half, high * half - low * half
@@ -182,6 +194,9 @@ def histogram(values: np.ndarray, low: float, high: float, bins: int) -> np.ndar
 
 def count_outside(values: np.ndarray, low: float, high: float) -> int:
     """Count the finite values below ``low`` or above ``high``."""
+    dense = compiled.in_memory_order(values)
+    if dense is not None:
+        return compiled.count_outside(dense, low, high)
     outside = 0
     for chunk in _chunks(values):
         beyond = (chunk < low) | (chunk > high)
@@ -233,5 +248,5 @@ def _scaled_sums(values: np.ndarray, finite: int, peak: float) -> tuple[float, f
     for chunk in _chunks(values):
         part = _finite(chunk)[0] / peak
         total += float(part.sum())
-        squares += float(np.einsum("i,i->", part, part))
+        squares += float(np.square(part).sum())
     return total / finite * peak, math.sqrt(squares) * peak

@@ -145,6 +145,82 @@ def test_histogram_of_many_values_is_the_same_without_the_compiled_pass(monkeypa
     assert found == [histogram(values, *span, 300).tolist() for span in ends]
 
 
+ODD = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-45, 3.4028235e38, -3.4028235e38]
+SIZES = [0, 1, 7, 8, 9, 15, 16, 127, 128, 129, 136, 137, 255, 256, 257, 1000, 32767, 32768, 32769, 70_000]
+VIEWS = [
+    lambda a: a,
+    lambda a: a[::-1],
+    lambda a: a[::3],
+    lambda a: a[: a.size // 6 * 6].reshape(2, -1, 3).transpose(2, 0, 1),
+    lambda a: a[: a.size // 4 * 4].reshape(4, -1)[:, :-1].T,
+    lambda a: unaligned(a) if a.size else a,
+]
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.sampled_from(SIZES),
+    st.integers(0, 2**32),
+    st.integers(-40, 38),
+    st.lists(st.sampled_from(ODD), max_size=40),
+    st.sampled_from(VIEWS),
+    st.sampled_from([1, 8, 131, 32 * 1024]),
+)
+def test_the_compiled_pass_changes_no_bit(size, seed, power, odd, view, chunk):
+    rng = np.random.default_rng(seed)
+    with np.errstate(over="ignore"):
+        values = (rng.standard_normal(size) * 10.0**power).astype(np.float32)
+    if size:
+        values[rng.integers(0, size, len(odd))] = odd
+    values = view(values)
+    span = float(np.float32(-0.5 * 10.0**power)), float(np.float32(0.7 * 10.0**power))
+
+    def found():
+        figures = summarise(values)
+        return repr(figures), histogram(values, *span, 300).tolist(), count_outside(values, *span)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(statistics, "CHUNK", max(chunk, size // 500))
+        compiled = found()
+        patch.setattr(statistics.compiled, "_KERNEL", None)
+        assert compiled == found()
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(-1, 1), (0, 6), (-3.3, 4.7), (1000, 1000.5), (-1e-38, 3e-38), (-3e38, 3e38)]
+)
+@pytest.mark.parametrize("bins", [1, 7, 300, 4096, 10_000])
+def test_values_around_edges_are_counted_the_same_without_the_compiled_pass(monkeypatch, low, high, bins):
+    """Less than one of 16 values is so close to an edge that the compiled pass divides."""
+    low, high = float(np.float32(low)), float(np.float32(high))
+    edges = (low + (high - low) * np.arange(bins + 1) / bins).astype(np.float32)
+    close = [edges, np.nextafter(edges, np.float32(np.inf)), np.nextafter(edges, np.float32(-np.inf))]
+    sparse = np.linspace(low, high, 60 * 3 * len(edges)).astype(np.float32)
+    sparse[::60] = np.concatenate(close)
+    for values in (np.concatenate(close), sparse):
+        found = histogram(values, low, high, bins).tolist()
+        with monkeypatch.context() as patch:
+            patch.setattr(statistics.compiled, "_KERNEL", None)
+            assert found == histogram(values, low, high, bins).tolist()
+
+
+def test_sums_have_the_order_of_numpy():
+    values = (np.random.default_rng(0).standard_normal((5, 13, 101)) ** 9).astype(np.float32).transpose(1, 2, 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(statistics, "CHUNK", values.size)
+        found = summarise(values)
+    flat = values.ravel(order="K").astype(np.float64)
+    assert found.mean == flat.sum() / flat.size
+    assert found.l2norm == np.sqrt(np.square(flat).sum())
+
+
+def test_the_zero_that_is_an_extreme_has_no_sign():
+    for values in (np.zeros(5), np.array([-1, 1]).repeat(40)):
+        for dtype in (np.float32, np.float64):
+            signed = np.minimum(values.astype(dtype), -0.0)
+            assert math.copysign(1, summarise(signed).max) == 1
+
+
 def test_histogram_of_the_widest_doubles():
     values = np.array([-1.7e308, 0.0, 1.7e308])
     assert histogram(values, -1.7e308, 1.7e308, 4).tolist() == [1, 0, 1, 1]

@@ -1,4 +1,4 @@
-"""Loader of the optional compiled kernels, and passes over tensors that use them: row extremes and bin counts.
+"""Loader of the optional compiled kernels, and passes over tensors that use them: extremes, sums and bin counts.
 
 Results are bit-identical with and without a kernel. SGSDUMP_NO_KERNEL=1 disables the kernels.
 
@@ -35,12 +35,20 @@ def kernel(name: str, **constants: int) -> ModuleType | None:
 
 
 # None if not installed. Its functions accept only arrays for which ``takes`` is true.
-_KERNEL: Any = kernel("sgsdump.tensors.one_pass.kernel", INTERFACE=5)
+_KERNEL: Any = kernel("sgsdump.tensors.one_pass.kernel", INTERFACE=6)
 
 
 def takes(array: np.ndarray) -> bool:
     """Return whether the kernel is available and supports this array."""
     return _KERNEL is not None and array.dtype == np.float32 and array.flags.c_contiguous
+
+
+def in_memory_order(array: np.ndarray) -> np.ndarray | None:
+    """Return a view with other axes that ``takes`` accepts, or None if the array has gaps or another type."""
+    if array.flags.c_contiguous:
+        return array if takes(array) else None
+    view = array.transpose(sorted(range(array.ndim), key=array.strides.__getitem__, reverse=True))
+    return view if takes(view) else None
 
 
 def ends_of_rows(described: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
@@ -64,6 +72,22 @@ def count_in_bins(values: np.ndarray, smallest: int, counts: np.ndarray) -> tupl
 def count_between(values: np.ndarray, low: float, high: float, counts: np.ndarray) -> None:
     """Add to int64 ``counts`` a histogram of the values over equal parts of [low, high]; low < high."""
     _KERNEL.count_between(address(values), values.size, low, high, counts.size, address(counts))
+
+
+def count_outside(values: np.ndarray, low: float, high: float) -> int:
+    """Count the finite values below ``low`` or above ``high``."""
+    count: int = _KERNEL.count_outside(address(values), values.size, low, high)
+    return count
+
+
+def summarise(values: np.ndarray, chunk: int) -> tuple[float, float, float, float, int, int, int]:
+    """Return minimum, maximum, sum and sum of squares of the finite values, and the numbers of NaN, -Inf and +Inf.
+
+    ``chunk`` values at a time are added in the order of numpy. No minimum or maximum is meant without a finite value.
+    """
+    found: tuple[float, float, float, float, int, int, int]
+    found = _KERNEL.summarise(address(values), values.size, chunk)
+    return found
 
 
 def address(array: np.ndarray) -> int:
