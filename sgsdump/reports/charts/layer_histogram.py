@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 from PIL import Image, ImageDraw
 
 from sgsdump.comparison.distribution import LEVELS, Distribution
@@ -80,13 +81,14 @@ def draw_histogram(layer: Distribution) -> Image.Image:
     """Return the image of a layer, of size SIZE."""
     image, draw = canvas.blank(*SIZE)
     _draw_title(draw, layer)
-    panel = plot_panel(layer)
+    counts = joined(layer.counts, LAYER_BINS)
+    panel = _panel(layer, counts)
     _draw_band(draw, panel, layer)
     _draw_axes(image, draw, panel)
     if layer.limits:
         canvas.draw_limits(draw, panel, layer.limits, dash=6, width=2)
         _label_limits(draw, panel, layer.limits)
-    canvas.draw_counts(draw, panel, joined(layer.counts, LAYER_BINS), *layer.stats.span)
+    canvas.draw_counts(draw, panel, counts, *layer.stats.span)
     message = "no values" if not layer.stats.count else "no finite value" if not layer.stats.finite else ""
     draw.text(((PLOT[0] + PLOT[2]) // 2, (PLOT[1] + PLOT[3]) // 2), message, canvas.BLACK, font(24), anchor="mm")
     return image
@@ -94,8 +96,11 @@ def draw_histogram(layer: Distribution) -> Image.Image:
 
 def plot_panel(layer: Distribution) -> Panel:
     """Return the plot area of a layer, with the scales of its values and counts."""
+    return _panel(layer, joined(layer.counts, LAYER_BINS))
+
+
+def _panel(layer: Distribution, counts: np.ndarray) -> Panel:
     low, high = canvas.view(*layer.stats.span, *(layer.limits or ()))
-    counts = joined(layer.counts, LAYER_BINS)
     return Panel(*PLOT, low, high, int(counts.max()), canvas.peaky(counts))
 
 
@@ -153,8 +158,9 @@ def _draw_band(draw: ImageDraw.ImageDraw, panel: Panel, layer: Distribution) -> 
 
 def _draw_axes(image: Image.Image, draw: ImageDraw.ImageDraw, panel: Panel) -> None:
     small = font(12)
-    for count, label in canvas.count_ticks(panel):
-        row = panel.row(count)
+    labels = canvas.count_ticks(panel)
+    rows = panel.rows(np.array([count for count, _ in labels])).tolist()
+    for row, (_, label) in zip(rows, labels):
         draw.line((panel.left, row, panel.right, row), fill=canvas.GRID)
         draw.text((panel.left - 7, row), label, canvas.GREY, small, anchor="rm")
     for value, label in canvas.ticks(panel.low, panel.high, 8):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
+import numpy as np
 from PIL import Image, ImageDraw
 
 from sgsdump.reports.charts import canvas
@@ -117,8 +118,7 @@ def draw_frame(
 
 def draw_lines(draw: ImageDraw.ImageDraw, panel: Panel, scale: Scale, ends: tuple[float, float] | None = None) -> None:
     """Draw the grey lines behind the columns, and the labels of two values (by default the ends of the axis)."""
-    for share in scale.lines:
-        row = panel.row(share * panel.peak)
+    for row in panel.rows(np.array(scale.lines) * panel.peak).tolist():
         draw.line((panel.left, row, panel.right, row), fill=canvas.GRID)
     draw.line((panel.left, panel.bottom, panel.right, panel.bottom), fill=canvas.GREY)
     ends = ends or (panel.low, panel.high)
