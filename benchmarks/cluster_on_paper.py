@@ -23,6 +23,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +76,8 @@ class Job:
 
 def seconds(job: Job, workers: int) -> float:
     """Of the whole job, played through task by task."""
-    has_recipe, rounds = [], 0
+    has_recipe: list[float] = []
+    rounds = 0
     while len(has_recipe) < workers:
         rounds += 1
         has_recipe += [rounds * job.recipe_bytes / LINK] * max(1, len(has_recipe))
@@ -94,10 +96,10 @@ def seconds(job: Job, workers: int) -> float:
     return clock
 
 
-def stops_at(job: Job) -> int:
+def stops_at(taken: Callable[[int], float]) -> int:
     """The number of workers beyond which twice as many gain less than half of what they could."""
     for workers in WORKERS[:-1]:
-        if seconds(job, workers) / seconds(job, 2 * workers) < 1 + USEFUL:
+        if taken(workers) / taken(2 * workers) < 1 + USEFUL:
             return workers
     return WORKERS[-1]
 
@@ -240,9 +242,10 @@ def main() -> None:
             print(f"{workers:9}{taken:11.1f}{alone / taken:10.1f}{alone / taken / workers:10.0%}")
         floor = max(job.client * job.tasks, job.set_up + job.run)
         why = "the client's own work" if floor == job.client * job.tasks else "one task at a time on each worker"
-        if job.tasks <= stops_at(job):
+        stop = stops_at(partial(seconds, job))
+        if job.tasks <= stop:
             why = f"there are only {job.tasks} tasks"
-        print(f"It stops scaling at {stops_at(job)} workers ({why}); the floor is {floor:.1f} s.\n")
+        print(f"It stops scaling at {stop} workers ({why}); the floor is {floor:.1f} s.\n")
 
 
 if __name__ == "__main__":

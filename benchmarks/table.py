@@ -23,14 +23,14 @@ HERE = Path(__file__).parent
 
 
 BENCHMARKS = (
-    "calibrate capture_decoder capture_in_program capture_onnxruntime capture_torch cluster_on_paper compare "
-    "convert convolutions diagnose dump executors fixed histogram large layers model_layers pipeline report "
-    "second_look startup text tune"
+    "calibrate capture_decoder capture_in_program capture_onnxruntime capture_torch cluster_on_paper "
+    "commands_on_paper compare convert convolutions diagnose dump executors fixed histogram large layers "
+    "model_layers pipeline report second_look startup text tune"
 ).split()
 # What benchmarks share, what takes files of the user's, and what prints a table of its own.
 OTHERS = (
-    "cure cure_peers cured_nets external_weights named_cause peers peers_work report_views resnet_like resnet_torch "
-    "rows table trained_nets tune_labelled tune_ways tuned_net ultraface_boxes unseen unseen_peers"
+    "cure cure_peers cured_nets external_weights named_cause paper_tasks peers peers_work report_views resnet_like "
+    "resnet_torch rows table trained_nets tune_labelled tune_ways tuned_net ultraface_boxes unseen unseen_peers"
 ).split()
 
 
