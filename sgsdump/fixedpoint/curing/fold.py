@@ -173,12 +173,12 @@ class Fold:
 
     def basis(self, fold: bool) -> Basis:
         if fold not in self._bases:
-            self._bases[fold] = self._basis(fold)
+            proto, names = folded(self.source.proto) if fold else (self.source.proto, ())
+            same = fold and not names
+            self._bases[fold] = self.basis(False) if same else self._basis(proto, names)
         return self._bases[fold]
 
-    def _basis(self, fold: bool) -> Basis:
-        source = self.source.proto
-        proto, names = folded(source) if fold else (source, ())
+    def _basis(self, proto: ModelProto, names: tuple[str, ...]) -> Basis:
         model, feeds = self.opened(proto), Fed(self.pairs)
         graph = Graph(proto)
         axes = channel_axes(graph)

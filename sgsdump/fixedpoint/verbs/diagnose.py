@@ -242,7 +242,7 @@ def _diagnosed(folder: Path, task: Task, progress: Progress, tell: Tell) -> Diag
     judged = _judged(task, setting, subject, feeds, progress)
     if metric is not None or feeds.held_out is not None:
         judged = _weighed(judged, task.limits, metric, feeds, progress)
-    judged = _on_unseen(judged, feeds, task.quant_level, progress)
+    judged = _on_unseen(judged, feeds, task, progress)
 
     pairs = replace(judged.every, chosen=worst_of(list(judged.outputs.pictures.values()), task.max_images))
     compared = over_all(_each_compared(task, subject, pairs, folder, progress), pairs.labels, progress)
@@ -440,8 +440,9 @@ def _candidates(judged: Judged, feeds: JudgingFeeds) -> dict[str, Candidate]:
     return found
 
 
-def _on_unseen(judged: Judged, feeds: JudgingFeeds, level: str, progress: Progress) -> Judged:
+def _on_unseen(judged: Judged, feeds: JudgingFeeds, task: Task, progress: Progress) -> Judged:
     """Add the expected errors on unseen images; remove the advised plan if the plan increases these errors."""
+    from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.fixedpoint.tuning.unseen import Run, Unseen
     from sgsdump.fixedpoint.tuning.worth import ALL_16, AS_IT_IS, PLAN
     from sgsdump.fixedpoint.verbs.diagnose_unseen import in_folds, on_images
@@ -458,7 +459,7 @@ def _on_unseen(judged: Judged, feeds: JudgingFeeds, level: str, progress: Progre
         if judged.root is not None:  # removing the cause may have recalibrated on these images
             candidates = {AS_IT_IS: candidates[AS_IT_IS]}
         return replace(judged, unseen=on_images(candidates, feeds.unseen, progress))
-    unseen = in_folds(candidates, level, progress)
+    unseen = in_folds(candidates, task.quant_level, Workers(scheduler=task.scheduler), progress)
     judged = replace(judged, unseen=unseen)
     refused = unseen is not None and PLAN in unseen.ran and unseen.ran[PLAN].worse_than(unseen.ran[AS_IT_IS])
     return judged.without_promise() if refused else judged

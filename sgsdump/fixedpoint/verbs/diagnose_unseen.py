@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from onnx import ModelProto
 
+    from sgsdump.executors.workers.task_pool import Workers
     from sgsdump.fixedpoint.quantisation.diagnosis.subject import Subject
     from sgsdump.fixedpoint.quantisation.ranges.statistics import SideRanges
     from sgsdump.fixedpoint.quantisation.trials.integer_outputs import ByPicture, PlanOutputs
@@ -64,8 +65,8 @@ def planned(advice: MeasuredAdvice, feeds: Feeds, names: tuple[str, ...] | None 
     return Candidate(subject, proto, feeds, config, room, per_channel or subject.weights_per_channel)
 
 
-def in_folds(candidates: Mapping[str, Candidate], level: str, progress: Progress) -> Unseen | None:
-    """Run each candidate on images that were not used to calibrate it.
+def in_folds(candidates: Mapping[str, Candidate], level: str, workers: Workers, progress: Progress) -> Unseen | None:
+    """Run each candidate on images that were not used to calibrate it; ``workers`` calibrate.
 
     Returns None if there are too few images, or if the ranges were not calibrated here. Raises errors of calibration.
     """
@@ -78,7 +79,7 @@ def in_folds(candidates: Mapping[str, Candidate], level: str, progress: Progress
     most = 0
     for kind, candidate in candidates.items():
         if id(candidate.feeds) not in known:
-            known[id(candidate.feeds)] = _folds(candidate, level, progress)
+            known[id(candidate.feeds)] = _folds(candidate, level, workers, progress)
         folds = known[id(candidate.feeds)]
         if folds is None:
             return None
@@ -95,11 +96,12 @@ def on_images(candidates: Mapping[str, Candidate], feeds: Feeds, progress: Progr
     return Unseen({kind: Run(_outputs(each, [each.proto], pairs, progress)[0]) for kind, each in candidates.items()})
 
 
-def _folds(candidate: Candidate, level: str, progress: Progress) -> Folds | None:
+def _folds(candidate: Candidate, level: str, workers: Workers, progress: Progress) -> Folds | None:
     from sgsdump.fixedpoint.tuning.unseen import Calibrating, folds_for
 
     subject = candidate.subject
-    how = Calibrating(subject.float_model, subject.config, WITHOUT_BITS[level], _room_of(subject.float_model))
+    room = _room_of(subject.float_model)
+    how = Calibrating(subject.float_model, subject.config, WITHOUT_BITS[level], room, workers)
     return folds_for(how, candidate.feeds, progress)
 
 
@@ -138,6 +140,6 @@ def _outputs(
 
     model = candidate.subject.float_model
     spans = {name: r.at(INT16).high - r.at(INT16).low for name, r in candidate.subject.ranges.items()}
-    pictures = each(progress, labelled(pairs), "held out", "picture", len(pairs))
+    pictures = each(progress, labelled(pairs), "held out", "image", len(pairs))
     watched = watched_tensors(deployed(model))
     return outputs_of(model, fixed, pictures, watched, spans)
