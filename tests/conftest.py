@@ -37,6 +37,14 @@ def pytest_collection():
 
 
 @pytest.fixture
+def quick_to_collect():
+    """``gc.collect`` walks over what the test itself makes, not over ten thousand tests."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture
 def two_gib_are_left(monkeypatch):
     """As outside the tests."""
     monkeypatch.setattr(control, "MIN_FREE", 2 << 30)
