@@ -45,6 +45,12 @@ def quick_to_collect():
 
 
 @pytest.fixture
+def no_picture(monkeypatch):
+    """pareto.png is half of a small search's time: drawn only where a test looks at it, or runs a whole search."""
+    monkeypatch.setattr("sgsdump.fixedpoint.reports.pareto_chart.pareto_png", lambda result: b"png")
+
+
+@pytest.fixture
 def two_gib_are_left(monkeypatch):
     """As outside the tests."""
     monkeypatch.setattr(control, "MIN_FREE", 2 << 30)
