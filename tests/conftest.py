@@ -23,6 +23,14 @@ settings.load_profile("ci" if os.environ.get("CI") else "people")
 control.MIN_FREE = 0
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """On a small machine a worker for each thread of a core: where psutil is installed, ``-n auto`` counts cores, and
+    one core with two threads would run one test at a time."""
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return threads if threads <= 4 and "PYTEST_XDIST_AUTO_NUM_WORKERS" not in os.environ else None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """What ten thousand tests are made of stays to the end: the collector of garbage would walk over it again and
