@@ -23,6 +23,14 @@ settings.load_profile("ci" if os.environ.get("CI") else "people")
 control.MIN_FREE = 0
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """On a small machine a worker for each thread of a core: where psutil is installed, ``-n auto`` counts cores, and
+    one core with two threads would run one test at a time."""
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return threads if threads <= 4 and "PYTEST_XDIST_AUTO_NUM_WORKERS" not in os.environ else None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """What ten thousand tests are made of stays to the end: the collector of garbage would walk over it again and
@@ -34,6 +42,20 @@ def pytest_collection():
         gc.freeze()  # old from now on
         gc.unfreeze()
         gc.enable()
+
+
+@pytest.fixture
+def quick_to_collect():
+    """``gc.collect`` walks over what the test itself makes, not over ten thousand tests."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture
+def no_picture(monkeypatch):
+    """pareto.png is half of a small search's time: drawn only where a test looks at it, or runs a whole search."""
+    monkeypatch.setattr("sgsdump.fixedpoint.reports.pareto_chart.pareto_png", lambda result: b"png")
 
 
 @pytest.fixture

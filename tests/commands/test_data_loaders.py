@@ -52,6 +52,7 @@ def sgsdump(*words: object) -> int:
 
 
 @pytest.mark.parametrize("name", list(data_nets.INPUTS))
+@pytest.mark.usefixtures("no_picture", "quick_to_collect")
 def test_every_command_takes_the_same_loader(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     data_nets.write(Path(), name)
     given = ["-m", f"{name}.onnx", "--data-loader-script", f"feeds.py:{name}"]

@@ -39,7 +39,7 @@ GIVEN = "-m net.onnx -i pictures -n pre.py --input-config input_config.ini".spli
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch, no_picture):
     monkeypatch.chdir(tmp_path)
     onnx.save(residual_net().proto, "net.onnx")
     (tmp_path / "pre.py").write_text(PREPROCESS)

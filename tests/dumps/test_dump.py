@@ -188,6 +188,7 @@ def test_the_table_is_short_and_escaped() -> None:
     assert max(map(len, repr(long).splitlines())) < 200
 
 
+@pytest.mark.usefixtures("quick_to_collect")
 def test_close_lets_go_of_the_file_and_not_of_arrays_made_before(tmp_path: Path) -> None:
     values = np.arange(1 << 14, dtype=np.float32)
     save_dump({"x": values, "y": values}, tmp_path / "d.bin")
@@ -208,6 +209,7 @@ def test_close_lets_go_of_the_file_and_not_of_arrays_made_before(tmp_path: Path)
 
 @pytest.mark.filterwarnings("ignore::sgsdump.errors.LossWarning")
 @pytest.mark.parametrize("name", ["d.bin", "d.txt", "d.npz", "d.safetensors", "d"])
+@pytest.mark.usefixtures("quick_to_collect")
 def test_every_format_can_be_closed(tmp_path: Path, name: str) -> None:
     if name.endswith("safetensors"):
         pytest.importorskip("safetensors")

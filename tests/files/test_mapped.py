@@ -19,6 +19,7 @@ from sgsdump.tensors.dtypes import KNOWN
 
 
 @unix_only
+@pytest.mark.usefixtures("quick_to_collect")
 def test_pages_are_let_go_with_the_last_user_of_a_view(tmp_path: Path) -> None:
     path = tmp_path / "values"
     array = np.arange(2**20, dtype=np.float32)
@@ -53,6 +54,7 @@ def test_what_was_let_go_is_in_memory_no_longer_and_there_when_asked_for(tmp_pat
     assert resident(path) >= 12 * 1024
 
 
+@pytest.mark.usefixtures("quick_to_collect")
 def test_two_views_of_one_page_do_not_disturb_each_other(tmp_path: Path) -> None:
     (tmp_path / "values").write_bytes(bytes(range(256)) * 64)
     data = map_file(tmp_path / "values")

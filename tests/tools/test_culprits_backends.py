@@ -10,6 +10,7 @@ from culprits import run_group
 from plants.backends import PLANTS
 
 
+@pytest.mark.usefixtures("plants_in_process")
 @pytest.mark.parametrize("kind", PLANTS)
 def test_the_culprit_is_named_first(kind):
     outcomes = run_group("backends", 1, 7, kind)[kind]

@@ -10,6 +10,7 @@ from culprits import run_group
 from plants.dumps import PLANTS
 
 
+@pytest.mark.usefixtures("plants_in_process")
 @pytest.mark.parametrize("kind", PLANTS)
 def test_the_culprit_is_named_first(kind):
     outcomes = run_group("dumps", 1, 7, kind)[kind]

@@ -8,6 +8,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 
 
+@pytest.mark.usefixtures("plants_in_process")
 @pytest.mark.parametrize(("kind", "seed"), [("outlier_channel", 7), ("clipped_range", 6), ("healthy", 6)])
 def test_a_small_draw(kind, seed):
     from culprits import run_group

@@ -24,12 +24,6 @@ def test_a_small_network_goes_through_every_command(capsys):
     assert all("RMSE 0.0" in line and "clipped: none" in line for line in lines)
 
 
-@pytest.fixture
-def no_picture(monkeypatch):
-    """pareto.png is half of a small search's time; the first test draws it of every network."""
-    monkeypatch.setattr("sgsdump.fixedpoint.reports.pareto_chart.pareto_png", lambda result: b"png")
-
-
 @pytest.mark.usefixtures("no_picture")
 def test_ranges_that_a_level_narrowed_are_named(monkeypatch, capsys):
     monkeypatch.setattr(calibration, "WORTH_TRYING", 100.0)

@@ -96,9 +96,8 @@ def put(path: Path, changes: dict[str, bytes | None]) -> None:
     """Write or remove these files of the file or folder at ``path``."""
     for name, data in changes.items():
         file = path / name if name else path
-        if data is None:
-            file.unlink(missing_ok=True)
-        else:
+        file.unlink(missing_ok=True)  # a file that is written over waits for the disk
+        if data is not None:
             file.write_bytes(data)
 
 

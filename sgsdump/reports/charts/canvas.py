@@ -241,6 +241,8 @@ class _Font(ImageFont.FreeTypeFont):
         self._measured = lru_cache(maxsize=512)(super().getlength)
 
     def getmask2(self, *args: Any, **options: Any) -> Any:
+        if isinstance(options.get("start"), list):  # Pillow 10.0, and a list cannot be a key
+            options["start"] = tuple(options["start"])
         return self._drawn(*args, **options)
 
     def getlength(self, *args: Any, **options: Any) -> float:

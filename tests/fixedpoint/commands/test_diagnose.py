@@ -263,7 +263,7 @@ def test_an_output_that_cannot_be_written_leaves_nothing(digits, capsys, monkeyp
 
 def test_an_older_folder_is_moved_aside(digits, capsys):
     for _ in range(2):
-        assert main([*DIAGNOSE, "--max-images", "1"]) == 0
+        assert main([*DIAGNOSE, "--max-images", "1", "--quant-level", "L1"]) == 0
     assert "moved the older diagnosis aside" in capsys.readouterr().out
     assert len([path for path in digits.iterdir() if path.name.startswith("diagnosis")]) == 2
 

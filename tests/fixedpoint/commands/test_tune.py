@@ -58,12 +58,6 @@ def work(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def no_picture(monkeypatch):
-    """pareto.png is half of a small search's time; tests/reports looks at it, and one test here."""
-    monkeypatch.setattr("sgsdump.fixedpoint.reports.pareto_chart.pareto_png", lambda result: b"png")
-
-
 # Of a level that fits no ranges, which is half of what a calibration takes.
 TUNE = ["tune", "-m", "net.onnx", "-i", "pictures", "--input-config", "mine.ini", "--quant-level", "L2"]
 

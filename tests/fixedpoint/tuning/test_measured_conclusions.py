@@ -1,10 +1,13 @@
 """Conclusions of diagnose and tune --explain: outputs first, the measured cause, what is promised or not judged."""
 
+import contextlib
 import csv
+import io
 import json
 import re
 import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -58,6 +61,58 @@ def sick_digits():
     shutil.rmtree("pictures")
     demo._lay_out(demo._digits())
     return "diagnose -m digits.onnx -i pictures --input-config input_config.ini".split()
+
+
+class Sick(NamedTuple):
+    """A folder in which ``diagnose`` was run on the demo's network, into ``d``.
+
+    said  what it printed.
+    line  its words, for another run in a copy of the folder.
+    """
+
+    folder: Path
+    said: str
+    line: list[str]
+
+    def copied(self, folder):
+        """Copy the folder into an empty one; return the words of ``diagnose`` and what it printed."""
+        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        return list(self.line), self.said
+
+
+def diagnosed_sick(folder, names=None):
+    """``names``: other names of tensors."""
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as said:
+        patch.chdir(folder)
+        Path("pictures").mkdir()
+        line = sick_digits()
+        if names:
+            net = onnx.load("digits.onnx")
+            for made in net.graph.node:
+                made.input[:] = [names.get(name, name) for name in made.input]
+                made.output[:] = [names.get(name, name) for name in made.output]
+            del net.graph.value_info[:]
+            onnx.save(net, "digits.onnx")
+        assert main([*line, "--quant-level", "L3", "-o", "d"]) == 0
+    return Sick(folder, said.getvalue(), line)
+
+
+@pytest.fixture(scope="module")
+def sick(tmp_path_factory):
+    return diagnosed_sick(tmp_path_factory.mktemp("sick"))
+
+
+@pytest.fixture(scope="module")
+def sick_with_one_beginning(tmp_path_factory):
+    """Three inputs of convolutions have names that begin alike."""
+    names = {"block2/dw/relu": "wide", "block3/dw/relu": "wide_too", "block1/dw/relu": "wide_also"}
+    return diagnosed_sick(tmp_path_factory.mktemp("sick"), names)
+
+
+@pytest.fixture
+def empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 def test_the_first_line_is_of_the_outputs_on_all_pictures(folder, capsys):
@@ -170,11 +225,9 @@ def test_what_the_hardware_draws_of_a_sigmoid_near_nothing_is_resolution(folder,
     assert any(line.startswith("No INT16 needed") for line in lines)
 
 
-def test_the_promise_is_what_calibrating_and_simulating_again_gives(folder, capsys):
+def test_the_promise_is_what_calibrating_and_simulating_again_gives(sick, empty_folder, capsys):
     """The figure is the integer model's own with the quant file of the folder."""
-    line = sick_digits()
-    assert main([*line, "--quant-level", "L3", "-o", "d"]) == 0
-    out = capsys.readouterr().out
+    line, out = sick.copied(empty_folder)
     promised = re.search(
         r"on new images: (\d\.\d+) → (\d\.\d+), within the limits \(measured with the chip's integer arithmetic", out
     )
@@ -198,18 +251,10 @@ def given_again(line, level, capsys):
 
 
 @pytest.mark.parametrize("command", ["diagnose", "explain"])
-def test_a_promise_is_of_all_that_the_words_to_paste_raise(command, folder, capsys):
+def test_a_promise_is_of_all_that_the_words_to_paste_raise(command, sick_with_one_beginning, empty_folder, capsys):
     """The SDK takes a word of tensor_arrays for every input whose name begins so."""
-    line = sick_digits()
-    net = onnx.load("digits.onnx")
-    names = {"block2/dw/relu": "wide", "block3/dw/relu": "wide_too", "block1/dw/relu": "wide_also"}
-    for made in net.graph.node:
-        made.input[:] = [names.get(name, name) for name in made.input]
-        made.output[:] = [names.get(name, name) for name in made.output]
-    del net.graph.value_info[:]
-    onnx.save(net, "digits.onnx")
-    assert main([*line, "--quant-level", "L3", "-o", "d"]) == 0
-    out = capsys.readouterr().out
+    folder = empty_folder
+    line, out = sick_with_one_beginning.copied(folder)
     if command == "diagnose":
         assert (
             "tensor_arrays entry 'wide' also raises wide_also, wide_too to INT16: the SDK raises every convolution"
@@ -238,17 +283,16 @@ def test_a_promise_is_of_all_that_the_words_to_paste_raise(command, folder, caps
     assert float(re.search(r"RMSE (\d\.\d+), limit", again)[1]) == pytest.approx(promised, rel=0.05)
 
 
-def test_the_cause_is_the_same_in_headline_advice_json_csv_and_page(folder, capsys):
-    line = sick_digits()
-    assert main([*line, "--quant-level", "L3", "-o", "d"]) == 0
-    out = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("warning")]
+def test_the_cause_is_the_same_in_headline_advice_json_csv_and_page(sick):
+    folder = sick.folder
+    out = [line for line in sick.said.splitlines() if not line.startswith("warning")]
     assert out[1].startswith("Cause: tensor block4/dw/relu, input of block4/pw (CONV_2D). Measured on 32 images: ")
     (expected,) = [text for text in out if text.startswith("Expected output error on new images: ")]
     assert "32 images, held out in 2 folds" in expected
     document = json.loads((folder / "d/layers.json").read_text())
     causes = [f for f in document["findings"] if f["kind"] == "cause"]
     assert causes[0]["facts"]["input"] == "block4/dw/relu" and causes[0]["evidence"] == "measured"
-    with open("d/layers.csv", newline="") as file:
+    with open(folder / "d/layers.csv", newline="") as file:
         rows = {row["name"]: row for row in csv.DictReader(file)}
     largest = max((row for row in rows.values() if row["gives_back"]), key=lambda row: float(row["gives_back"]))
     assert largest["name"] == "block4/pw/relu"

@@ -226,14 +226,25 @@ def test_where_no_plan_reaches_a_target_the_nearest_is_proposed_and_the_integers
         chosen(found, setup.pool, setup.sizes, exact, parse_target("error<=1e-30"))
 
 
+@pytest.fixture(scope="module")
+def every_plan_scored(float_model, ranges):
+    """The set-up with a metric, and the scores of every plan: by the approximation, and in integers."""
+    made = set_up(float_model, ranges, CONFIG, feeds())
+    made.pool.metric = lambda ours, floats: -float(np.abs(ours["prob"] - floats["prob"]).sum())
+    every = [made.sizes.plan(mask) for mask in every_plan(made.sizes.weights, made.sizes.total)]
+    made.pool.measure(every)
+    exact = IntegerScores(made.pool, made.trial)
+    for plan in every:
+        exact.score(plan)
+    yield made, exact, every
+    made.pool.close()
+
+
 @pytest.mark.parametrize("target", ["error", "output-cos", "metric"])
-def test_a_target_is_reached_in_integers_by_the_smallest_plan(setup, target, monkeypatch):
+def test_a_target_is_reached_in_integers_by_the_smallest_plan(every_plan_scored, target):
     """The approximation is told to be far too hopeful: what it takes for good enough is not."""
+    setup, exact, every = every_plan_scored
     pool, trial, sizes = setup.pool, setup.trial, setup.sizes
-    monkeypatch.setattr(pool, "metric", lambda ours, floats: -float(np.abs(ours["prob"] - floats["prob"]).sum()))
-    exact = IntegerScores(pool, trial)
-    every = [sizes.plan(mask) for mask in every_plan(sizes.weights, sizes.total)]
-    pool.measure(every)
     figures = {
         "error": ("<=", lambda plan: exact.error(plan)),
         "output-cos": (">=", lambda plan: exact.score(plan).cos("prob")),

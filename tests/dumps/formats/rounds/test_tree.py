@@ -4,6 +4,7 @@ opens."""
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
 import zlib
@@ -30,7 +31,7 @@ class TestConformance(Conformance):
         for name, data in content(whole).items():
             shutil.copytree(whole, cut)
             for length in reversed(range(len(data))):
-                (cut / name).write_bytes(data[:length])
+                os.truncate(cut / name, length)
                 try:
                     dump = open_dump(cut)
                 except FormatError as error:

@@ -104,6 +104,7 @@ def session(data, level, threads=1, severity=3):
     options = ort.SessionOptions()
     options.graph_optimization_level, options.intra_op_num_threads = level, threads
     options.log_severity_level = severity
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
 
 
