@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from sgsdump.executors.workers.task_pool import ALONE
 from sgsdump.fixedpoint.verbs import diagnose_unseen
 from sgsdump.fixedpoint.verbs.diagnose_unseen import Candidate, _run, as_it_is
 from sgsdump.fixedpoint.verbs.judges import JudgingFeeds
@@ -36,7 +37,7 @@ def test_a_fold_proposes_no_bits(monkeypatch, level: str, without: str) -> None:
         "sgsdump.fixedpoint.tuning.unseen.folds_for", lambda how, feeds, progress: asked.append(how.level)
     )
     candidate = SimpleNamespace(subject=SimpleNamespace(float_model=None, config=None), feeds=None)
-    diagnose_unseen._folds(candidate, level, SILENT)  # type: ignore[arg-type]
+    diagnose_unseen._folds(candidate, level, ALONE, SILENT)  # type: ignore[arg-type]
     assert asked == [without]
 
 
