@@ -2,7 +2,7 @@
 
 Pairs are passed to threads in batches, because passing each pair costs more than measuring a small one. The sums of a
 batch are computed in one kernel call if possible: Python code for a pair runs three times slower right after the values
-of another pair went through the processor's cache.
+of another pair went through the processor's cache. Modules that only dumps with a network need are imported for these.
 """
 
 from __future__ import annotations
@@ -15,14 +15,9 @@ from itertools import chain
 
 from sgsdump.comparison.align import Pairs
 from sgsdump.comparison.alignment import Alignment, Mapper, Pair, compared
-from sgsdump.comparison.common_part import with_common_part
-from sgsdump.comparison.commuted import with_commuted
 from sgsdump.comparison.dataflow import network_outputs, with_rises
 from sgsdump.comparison.layout_match import RETRY_BELOW
-from sgsdump.comparison.low_precision import is_quantised
-from sgsdump.comparison.masks import without_masked
 from sgsdump.comparison.pair_result import Measures, Started, is_rearranged, may_be_rearranged
-from sgsdump.comparison.rewritten import without_rewritten
 from sgsdump.comparison.row import Failed, Misnamed, Row, differs, is_suspicious
 from sgsdump.comparison.same_values import WORTH, Probes, find_misnamed, may_be_renamed
 from sgsdump.comparison.sums.summation import sums_of_each
@@ -81,6 +76,9 @@ def measure(pairs: Pairs, how: Measuring) -> Rows:
     probes = Probes() if how.by_names else None
     aligned, results = pairs.alignment, _results(pairs, how, probes)
     if all(networks):
+        from sgsdump.comparison.common_part import with_common_part
+        from sgsdump.comparison.commuted import with_commuted
+
         aligned, results = with_commuted(aligned, results, networks, how.measures)
         results = with_common_part(aligned.pairs, results, how.measures, networks[1])
     misnamed: Mapping[int, Misnamed] = {}
@@ -92,6 +90,9 @@ def measure(pairs: Pairs, how: Measuring) -> Rows:
     rows, failed = _told(replace(pairs, alignment=aligned), results, misnamed)
     in_8_bits = False
     if all(networks):
+        from sgsdump.comparison.low_precision import is_quantised
+        from sgsdump.comparison.rewritten import without_rewritten
+
         in_8_bits = is_quantised(pairs.dumps, networks)
         rows, failed, aligned = without_rewritten(rows, failed, aligned, networks, in_8_bits)
     rows = _cancelled(with_rises(rows, *pairs.dumps, pairs.sources), aligned.pairs)
@@ -110,6 +111,8 @@ def _results(pairs: Pairs, how: Measuring, probes: Probes | None) -> list[Row | 
         stream = each(how.progress, stream, "compare", "layer", len(aligned))
     results = list(stream)
     if any(pairs.networks) or any(isinstance(row, Row) and row.counts.sample_minus_inf for row in results):
+        from sgsdump.comparison.masks import without_masked
+
         results = without_masked(*pairs.dumps, aligned, results, measures)
     return results
 

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from sgsdump.dumps.dump import Dump, Record, Variant
 from sgsdump.dumps.formats import FORMATS
-from sgsdump.dumps.formats.sigmastar import binary
-from sgsdump.dumps.formats.sigmastar.text_dump import TextVariant
 from sgsdump.errors import ConfigError, hint
 from sgsdump.tensors.dtypes import is_integer
 
@@ -60,7 +58,11 @@ def target_of(path: Path, to: str | None, dump: Dump) -> Target:
     infos = [record.tensor.info for record in dump.records]
     shaped, is_float = format == name, not all(info.quant is not None and is_integer(info.dtype) for info in infos)
     if format == "sigmastar_bin":
-        return Target(format, binary.BinVariant(is_float, shaped))
+        from sgsdump.dumps.formats.sigmastar.binary import BinVariant
+
+        return Target(format, BinVariant(is_float, shaped))
+    from sgsdump.dumps.formats.sigmastar.text_dump import TextVariant
+
     framework = shaped and is_float
     return Target(format, TextVariant("framework" if framework else "sim", is_float, shaped))
 
