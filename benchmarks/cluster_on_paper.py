@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -37,7 +37,7 @@ from sgsdump.comparison.pair_result import Measures
 from sgsdump.executors.workers.cluster import on_cluster
 from sgsdump.fixedpoint.quantisation.calibration import calibrate
 from sgsdump.fixedpoint.quantisation.float_model import serialise, simplify
-from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import _see_feed
+from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import FEWEST_TASKS, TOGETHER, _see_feed
 from sgsdump.fixedpoint.quantisation.ranges.statistics import PLAIN
 from sgsdump.fixedpoint.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.fixedpoint.tuning.criteria import Criteria, Picture
@@ -96,6 +96,13 @@ def seconds(job: Job, workers: int) -> float:
     return clock
 
 
+def merged_there(job: Job) -> Job:
+    """The tasks of ``gather``: a worker merges the ranges of several images."""
+    many = max(1, min(TOGETHER, job.tasks // FEWEST_TASKS))
+    run, tasks = many * job.run + (many - 1) * job.merge, -(-job.tasks // many)
+    return replace(job, tasks=tasks, prepare=many * job.prepare, run=run, item_bytes=many * job.item_bytes)
+
+
 def stops_at(taken: Callable[[int], float]) -> int:
     """The number of workers beyond which twice as many gain less than half of what they could."""
     for workers in WORKERS[:-1]:
@@ -149,7 +156,7 @@ def measured(folder: Path, width: int, repeat: int, dispatch: float) -> list[Job
     statistic = see(item)
     run = median(lambda: see(item), repeat)
     set_up = max(0.0, time.process_time() - begun - (repeat + 1) * run)
-    pictures = Job(
+    one = Job(
         "calibrate",
         1000,
         median(lambda: feeds[1], repeat),
@@ -161,6 +168,7 @@ def measured(folder: Path, width: int, repeat: int, dispatch: float) -> list[Job
         len(pickle.dumps(statistic)),
         len(data),
     )
+    pictures = merged_there(one)
 
     ranges = calibrate(model, feeds, config, "L1").ranges
     trial = PlanTrial(model, ranges, config)

@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from cluster_on_paper import LINK, WORKERS, Job, dispatch_seconds, seconds, stops_at
+from cluster_on_paper import LINK, WORKERS, Job, dispatch_seconds, merged_there, seconds, stops_at
 from paper_tasks import EXACT, PARTS, Tasks, lay_out
 
 from sgsdump.fixedpoint.curing.fold import SENSED
@@ -88,11 +88,15 @@ class Phase:
     def parts(self, way: str) -> list[tuple[bool, Phase]]:
         """Return what runs, and whether on the cluster."""
         if way == TODAY or self.today == ALWAYS:
-            return [(self.today == CLUSTER, self)]
+            return [(True, self.spread(way))] if self.today == CLUSTER else [(False, self)]
         if way == ALL_TASKS and self.today == READS:
             return [(False, self)]
-        each = self.planned or (self,)
-        return [(True, replace(one, job=read_there(one.job)) if way == THERE else one) for one in each]
+        return [(True, one.spread(way)) for one in self.planned or (self,)]
+
+    def spread(self, way: str) -> Phase:
+        """Return the phase with its tasks as they are sent."""
+        sent = read_there(self.job) if way == THERE else merged_there(self.job) if self.job.name == EXACT else self.job
+        return replace(self, job=sent)
 
     def taken(self, workers: int, way: str) -> float:
         parts = self.parts(way)

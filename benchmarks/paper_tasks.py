@@ -120,7 +120,7 @@ class Tasks:
             selected = selection(analyse(self._proto, {"x"}), LEVELS[level])
             see, made = once(lambda: _see_feed(self._data, self._model.path, selected))
             first, begun = once(lambda: see(item))
-            run, found = least(lambda: see(item), self._repeat), replace(first, run=None)
+            run, found = least(lambda: see(item), self._repeat), replace(first, runs=())
             job = self._job(run, size(item), size(found), len(self._data), made + begun - run)
             return replace(job, name=EXACT, merge=least(lambda: found.merged(found), self._repeat))
 

@@ -41,7 +41,7 @@ REBUILT, INHERITED = 24, 12
 SENSED = 2
 # The order in which the chosen cures are repeated on all images.
 ORDER = (FOLD, EQUALISE, ABSORB, RANGES, BIAS, ROUND)
-# Number of cached calibrations: rooms of several sizes and rebuilt weights start from the same ones.
+# Number of cached calibrations and margins: rooms of several sizes and rebuilt weights start from the same ones.
 CALIBRATED = 4
 # Number of models kept open: the current one and the one before.
 OPENED = 2
@@ -112,6 +112,7 @@ class Fold:
         self._bases: dict[bool, Basis] = {}
         self._calibrated: deque[tuple[ModelProto, Calibration]] = deque(maxlen=CALIBRATED)
         self._models: deque[tuple[ModelProto, Model]] = deque(maxlen=OPENED)
+        self._margins: deque[tuple[Basis, np.ndarray | None, float, Mapping[str, float]]] = deque(maxlen=CALIBRATED)
 
     @property
     def wide(self) -> bool:
@@ -200,8 +201,13 @@ class Fold:
         if self.wide or not settings.room:
             return {}
         basis = self.basis(settings.folded)
+        for known, factors, room, wider in self._margins:
+            if known is basis and factors is made.factors and room == settings.room:
+                return wider
         factors = np.ones(basis.scaling.size) if made.factors is None else made.factors
-        return margins(basis.layers, basis.noise, factors, settings.room)
+        wider = margins(basis.layers, basis.noise, factors, settings.room)
+        self._margins.append((basis, made.factors, settings.room, wider))
+        return wider
 
     def fixed(self, made: Made, settings: Settings) -> FixedModel:
         return self._fixed(self.opened(made.proto), made, settings, self._calibration(made.proto))

@@ -25,7 +25,7 @@ from sgsdump.fixedpoint.quantisation.objective import watched_by_output
 from sgsdump.fixedpoint.quantisation.trials.integer_outputs import MOST, WORSE, Arrays, FloatOutputs, outputs_of
 from sgsdump.models.feeds.by_content import PicturePair, PicturePairs
 from sgsdump.models.feeds.image_list import evenly
-from sgsdump.progress import Progress, each
+from sgsdump.progress import Progress
 
 # A step is taken if the error falls by WORTH (geometric mean over the images), more images improve than chance explains
 # (at the level CHANCE), and no output gets worse by more than WORSE on MOST of the images.
@@ -357,11 +357,17 @@ class Search:
         for fold, made, judges in parts:
             fixed = fold.fixed(made, settings)
             release_unused()
-            pictures = each(self.progress, map(judges.make, range(len(judges))), what, "image", len(judges))
-            fed = ((p.label, p.feed, p.raw) for p in pictures)
-            (outputs,) = outputs_of(
-                self.original, [fixed.proto], fed, self.floats.names, floats=self.floats, threads=cores()
-            )
+            with self.progress.bar(what, "image", len(judges)) as advance:
+                pictures = map(judges.make, range(len(judges)))
+                (outputs,) = outputs_of(
+                    self.original,
+                    [fixed.proto],
+                    ((p.label, p.feed, p.raw) for p in pictures),
+                    self.floats.names,
+                    floats=self.floats,
+                    threads=cores(),
+                    advance=advance,
+                )
             for sums in outputs.by_picture.values():
                 for name, of_output in sums.items():
                     apart.setdefault(name, []).append(of_output.dd)

@@ -1,6 +1,7 @@
 """The outputs of a fixed model against the float model's, on pictures of one size and of several."""
 
 from dataclasses import replace
+from threading import get_ident
 
 import numpy as np
 import pytest
@@ -32,8 +33,12 @@ def test_every_picture_counts_whatever_its_size(sides) -> None:
     assert rmse(found.outputs["y"].sums) < 0.02, "the fixed model reads bytes, the float model what they stand for"
     assert found.outputs["y"].sums.count == values.size and list(found.pictures) == ["0", "1", "2", "3"]
     assert (found.outputs["y"].centred is not None) == (len(set(sides)) == 1)
-    (beside,) = outputs_of(net, [fixed], pictures, ["y"], threads=3)
+    counted: list[tuple[int, int]] = []
+    (beside,) = outputs_of(
+        net, [fixed], pictures, ["y"], threads=3, advance=lambda done: counted.append((done, get_ident()))
+    )
     assert beside == found and list(beside.by_picture) == list(found.by_picture)
+    assert counted == [(done, get_ident()) for done in range(1, 5)], "in the thread that called"
 
 
 def test_each_picture_may_have_a_fixed_model_of_its_own() -> None:

@@ -1,6 +1,7 @@
 """The statistics are the same whoever runs the pictures, in buffers or tensor by tensor, read or derived."""
 
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -32,6 +33,7 @@ from sgsdump.fixedpoint.quantisation.ranges.statistics import (
 from sgsdump.models.feeds.feeds import PictureFeeds
 from sgsdump.models.graph import Graph
 from sgsdump.models.model import graph_inputs
+from sgsdump.progress import Silent
 
 
 @pytest.fixture(scope="module")
@@ -213,8 +215,12 @@ def refuse(*_):
 
 
 def plain(seen):
+    return of_bytes(seen.statistics)
+
+
+def of_bytes(statistics):
     """Everything that is kept, down to bytes."""
-    whole, histograms, channels, below, tops, _ = vars(seen.statistics).values()
+    whole, histograms, channels, below, tops, _ = vars(statistics).values()
     return (
         whole,
         {name: (h.exponent, h.counts.tobytes(), h.zeros) for name, h in histograms.items()},
@@ -222,6 +228,40 @@ def plain(seen):
         below,
         tops,
     )
+
+
+class Counter(Silent):
+    def __init__(self, counted):
+        self._counted = counted
+
+    def bar(self, what, unit, total=None):
+        return nullcontext(lambda done, total=None: self._counted.append(done))
+
+
+@pytest.mark.parametrize(("together", "group_bytes", "sizes"), [(3, 1 << 20, [3, 3, 1]), (5, 1600, [3, 3, 1])])
+def test_images_of_one_task_are_merged_by_its_worker(monkeypatch, together, group_bytes, sizes):
+    """The scales of the images grow, so that the histograms of groups have different exponents."""
+    net, feeds, tasks = residual_net(), list(pictures(7)), []
+
+    def on_cluster(make_work, arguments, groups, workers, progress):
+        groups = list(groups)
+        tasks.extend(map(len, groups))
+        return map(make_work(*arguments), groups)
+
+    monkeypatch.setattr(measured_ranges, "run_tasks", on_cluster)
+    monkeypatch.setattr(measured_ranges, "FEWEST_TASKS", 1)
+    monkeypatch.setattr(measured_ranges, "TOGETHER", together)
+    monkeypatch.setattr(measured_ranges, "GROUP_BYTES", group_bytes)
+    cluster = Workers(scheduler="tcp://host:8786")
+    counted = []
+    found = gather(net, feeds, EVERYTHING, cluster, Counter(counted), kept=(1, 6))
+    alone = gather(net, feeds, EVERYTHING, kept=(1, 6))
+    assert counted == [1, 2, 3, 4, 5, 6, 7]
+    assert tasks == sizes and of_bytes(found) == of_bytes(alone)
+    for one, other in zip(found.runs, alone.runs, strict=True):
+        assert [array.tobytes() for array in one.feed.values()] == [array.tobytes() for array in other.feed.values()]
+        assert [a.tobytes() for a in one.outputs.values()] == [a.tobytes() for a in other.outputs.values()]
+    assert len(found.runs) == 2
 
 
 def in_all(see, feeds):

@@ -1,8 +1,9 @@
 """Measure ranges: run images through the float model once for statistics of every tensor, also on worker machines.
 
 The statistics of single images are merged in image order wherever they were computed, so one process and many give the
-same bits. Most images have one shape. For the shape of the first image, the model's tensors get fixed buffers, which
-are inspected image after image. If this is impossible, and for other shapes, tensors are delivered one by one.
+same bits. On a cluster, each worker merges those of its images first, because histograms are large. Most images have
+one shape. For the shape of the first image, the model's tensors get fixed buffers, which are inspected image after
+image. If this is impossible, and for other shapes, tensors are delivered one by one.
 
 The ends of some tensors follow exactly from another tensor, so their values are not read. Moving operators keep both
 ends; a Relu raises ends below 0 to 0. In most models this is a third of all tensors.
@@ -12,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, zip_longest
+from functools import reduce
+from itertools import islice, repeat, zip_longest
 from pathlib import Path
 from threading import Lock
 
@@ -63,6 +65,9 @@ from sgsdump.tensors.types import Range
 WAITING_BYTES = 4 << 20
 # Memory for all tensors of the images that run together through a model with external weights.
 STEP_BYTES = 256 << 20
+# Images of one task on a cluster, whose worker merges their statistics, which are otherwise several megabytes for each;
+# the most of them, the bytes of their feeds from which no more are added, and the tasks that many workers need.
+TOGETHER, GROUP_BYTES, FEWEST_TASKS = 8, 8 << 20, 64
 Feed = tuple[str, Mapping[str, np.ndarray]]
 
 
@@ -99,21 +104,21 @@ def gather(
     Raises InputError if there is no feed, or if a tensor holds NaN or infinity (which have no range) that ``selection``
     does not allow.
     """
-    if workers.scheduler is not None:
-        parts = run_tasks(_see_feed, (serialise(model.proto), model.path, selection), feeds, workers, progress)
-    elif workers.processes > 1 and isinstance(feeds, Sequence):
-        shared = (serialise(model.proto), model.path, selection, feeds)
-        some = replace(workers, processes=min(workers.processes, len(feeds)))
-        parts = run_tasks(_see_by_index, shared, range(len(feeds)), some, progress)
-    else:
-        parts = _in_threads(model, selection, feeds)
     total = len(feeds) if isinstance(feeds, Sequence) else None
+    if workers.scheduler is not None:
+        shared = (serialise(model.proto), model.path, selection)
+        groups = _groups(feeds, kept, max(1, min(TOGETHER, (total or 1) // FEWEST_TASKS)))
+        seen = _of_groups(run_tasks(_see_together, shared, groups, workers, progress))
+    elif workers.processes > 1 and isinstance(feeds, Sequence):
+        by_index = (serialise(model.proto), model.path, selection, feeds)
+        some = replace(workers, processes=min(workers.processes, len(feeds)))
+        seen = _with_runs(run_tasks(_see_by_index, by_index, range(len(feeds)), some, progress), kept)
+    else:
+        seen = _with_runs(_in_threads(model, selection, feeds), kept)
     observation: Observation | None = None
-    runs = []
-    for index, part in enumerate(each(progress, parts, "calibrate", "image", total)):
-        if index in kept and part.run is not None:
-            runs.append(part.run)
-        observation = part if observation is None else observation.merged(part)
+    for part in each(progress, seen, "calibrate", "image", total):
+        if part is not None:
+            observation = part if observation is None else observation.merged(part)
     release_unused()
     if observation is None:
         raise InputError("there is no image to calibrate with")
@@ -121,7 +126,7 @@ def gather(
     whole = with_followers(Graph(model.proto), statistics.whole)
     # NaN that is removed later comes from fully masked rows; the values of other rows are shares of 1.
     whole |= {name: Extremes(0.0, 1.0) for name in selection.guarded if name in whole and np.isnan(whole[name].low)}
-    return replace(statistics, whole=whole, runs=tuple(runs))
+    return replace(statistics, whole=whole, runs=observation.runs)
 
 
 def plain_ranges(model: Model, statistics: Statistics, deployed_graph: Graph | None = None) -> dict[str, Range]:
@@ -246,13 +251,13 @@ class OnePicture:
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """The statistics of one or several images: fields as in ``Statistics``, extremes by rows; ``run`` of one image."""
+    """The statistics of one or several images: fields as in ``Statistics``, extremes by rows."""
 
     ends: RowExtremes
     histograms: dict[str, ValueHistogram]
     below: dict[str, Extremes]
     tops: dict[str, Extremes]
-    run: FloatRun | None = None
+    runs: tuple[FloatRun, ...] = ()
 
     def merged(self, other: Observation) -> Observation:
         """Return both together. Raises InputError if a tensor's number of channels changes between images."""
@@ -261,6 +266,7 @@ class Observation:
             _both(self.histograms, other.histograms),
             _both(self.below, other.below),
             _both(self.tops, other.tops),
+            self.runs + other.runs,
         )
 
     @property
@@ -386,8 +392,8 @@ class _Closer:
         self._tops[name] = Extremes(float(tops[kept].min()), float(tops[kept].max()))
 
     def seen(self, ends: RowExtremes) -> Observation:
-        run = FloatRun(self._feed, self._outputs)
-        return Observation(ends, self._histograms, self._below, self._tops, run)
+        runs = (FloatRun(self._feed, self._outputs),)
+        return Observation(ends, self._histograms, self._below, self._tops, runs)
 
 
 def _is_looked_at(array: np.ndarray) -> bool:
@@ -484,6 +490,49 @@ def _see_feed(data: bytes, path: Path, selection: Selection) -> Callable[[Feed],
     from onnx import ModelProto
 
     return OnePicture(Model(ModelProto.FromString(data), path), selection)
+
+
+def _see_together(
+    data: bytes, path: Path, selection: Selection
+) -> Callable[[Sequence[tuple[Feed, bool]]], tuple[Observation, int]]:
+    """Return a function from several feeds to their merged observation and their number.
+
+    Each feed comes with whether its run is kept.
+    """
+    see = _see_feed(data, path, selection)
+
+    def together(feeds: Sequence[tuple[Feed, bool]]) -> tuple[Observation, int]:
+        parts = (part if kept else replace(part, runs=()) for part, kept in ((see(feed), kept) for feed, kept in feeds))
+        return reduce(Observation.merged, parts), len(feeds)
+
+    return together
+
+
+def _groups(feeds: Iterable[Feed], kept: Collection[int], most: int) -> Iterator[list[tuple[Feed, bool]]]:
+    """Yield at most ``most`` neighbouring feeds of about GROUP_BYTES at a time, each with whether its run is kept."""
+    group: list[tuple[Feed, bool]] = []
+    size = 0
+    for index, feed in enumerate(feeds):
+        group.append((feed, index in kept))
+        size += sum(array.nbytes for array in feed[1].values())
+        if len(group) == most or size >= GROUP_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _of_groups(groups: Iterable[tuple[Observation, int]]) -> Iterator[Observation | None]:
+    """Yield one item for each image: the observation of a group for its first, and None for the others."""
+    for observation, count in groups:
+        yield observation
+        yield from repeat(None, count - 1)
+
+
+def _with_runs(parts: Iterable[Observation], kept: Collection[int]) -> Iterator[Observation | None]:
+    """Yield the observation of each image, with the run only if it is kept."""
+    for index, part in enumerate(parts):
+        yield part if index in kept else replace(part, runs=())
 
 
 def _see_by_index(data: bytes, path: Path, selection: Selection, feeds: Sequence[Feed]) -> Callable[[int], Observation]:

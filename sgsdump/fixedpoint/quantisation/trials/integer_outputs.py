@@ -28,6 +28,7 @@ from sgsdump.models.graph import REARRANGING, Graph
 from sgsdump.models.model import Model
 from sgsdump.models.passes.extract import extract
 from sgsdump.models.passes.rewrites import mark_outputs
+from sgsdump.progress import Advance, unwatched
 from sgsdump.tensors.tensor import Quant
 
 Arrays = Mapping[str, np.ndarray]
@@ -327,6 +328,7 @@ def outputs_of(
     spans: Mapping[str, float] = {},
     floats: Floats | None = None,
     threads: int = 1,
+    advance: Advance = unwatched,
 ) -> list[PlanOutputs]:
     """Compare the tensors ``names`` of fixed models of ``model`` over all images (label, feed, raw feed).
 
@@ -335,7 +337,8 @@ def outputs_of(
              that way: nothing below about 0.002. An output whose shape depends on the values is left out.
     floats   float outputs of ``model``, if they were computed on these images before.
     threads  images that run at the same time, each of which needs the memory of a run; 1 if a model depends on the
-             image.
+             image. ``pictures`` is then read by these threads.
+    advance  receives the number of images that are done.
     """
     floats = floats or FloatOutputs(model, names)
     graphs = [_Runs(model, names, each) for each in fixed]
@@ -354,7 +357,7 @@ def outputs_of(
 
     threads = 1 if any(map(callable, fixed)) else threads
     with threadpool_limits(limits=1, user_api="blas"):
-        for label, real, ours in in_threads(ran, enumerate(pictures), threads):
+        for done, (label, real, ours) in enumerate(in_threads(ran, enumerate(pictures), threads), 1):
             for name, array in real.items():
                 if array.size:
                     reach.setdefault(name, []).extend((float(array.min()), float(array.max())))
@@ -380,6 +383,7 @@ def outputs_of(
                     means = _settle(held, sums, names, odd | uneven, axes)
             else:
                 _centre(means, [(values, real) for values in ours], sums, odd | uneven, axes)
+            advance(done)
         if means is None:
             _settle(held, sums, names, odd | uneven, axes)
     release_unused()
