@@ -144,7 +144,7 @@ def _verdict(step: CureStep) -> str:
     if step.spoiled and step.kept is not None:
         return f"; skipped, because this step changes an output of the float model by {step.kept:.2g} (relative change)"
     if step.undone:
-        return "; undone, because without the quant file an output would be worse than before"
+        return "; undone, because without the quant file an output would be worse than in the original model"
     return "; skipped: no improvement"
 
 

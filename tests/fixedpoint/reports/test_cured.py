@@ -51,7 +51,10 @@ def test_each_step_has_its_error_and_why_it_was_skipped() -> None:
             "by 0.25 (relative change)"
         ),
         "  absorb (4 channels): y 0.9; skipped: no improvement",
-        "  ranges (6 ranges): y 0.6; undone, because without the quant file an output would be worse than before",
+        (
+            "  ranges (6 ranges): y 0.6; undone, because without the quant file an output would be worse than in the "
+            "original model"
+        ),
         "  bias (5 layers' biases): y 0.25",
         "output y of the float model changed by 0.004 (relative squared error)",
     ]
