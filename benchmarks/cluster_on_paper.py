@@ -37,7 +37,7 @@ from sgsdump.comparison.pair_result import Measures
 from sgsdump.executors.workers.cluster import on_cluster
 from sgsdump.fixedpoint.quantisation.calibration import calibrate
 from sgsdump.fixedpoint.quantisation.float_model import serialise, simplify
-from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import FEWEST_TASKS, TOGETHER, _see_feed
+from sgsdump.fixedpoint.quantisation.ranges.measured_ranges import FEWEST_TASKS, GROUP_BYTES, TOGETHER, _see_feed
 from sgsdump.fixedpoint.quantisation.ranges.statistics import PLAIN
 from sgsdump.fixedpoint.quantisation.trials.plan_trial import PlanTrial
 from sgsdump.fixedpoint.tuning.criteria import Criteria, Picture
@@ -98,7 +98,7 @@ def seconds(job: Job, workers: int) -> float:
 
 def merged_there(job: Job) -> Job:
     """The tasks of ``gather``: a worker merges the ranges of several images."""
-    many = max(1, min(TOGETHER, job.tasks // FEWEST_TASKS))
+    many = max(1, min(TOGETHER, job.tasks // FEWEST_TASKS, -(-GROUP_BYTES // job.item_bytes)))
     run, tasks = many * job.run + (many - 1) * job.merge, -(-job.tasks // many)
     return replace(job, tasks=tasks, prepare=many * job.prepare, run=run, item_bytes=many * job.item_bytes)
 

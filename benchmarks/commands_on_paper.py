@@ -9,15 +9,14 @@ are the defaults: L5, and L2 for cure. ``tune`` has time for the whole search. E
 
 as it is    many phases run on the client; cure has no --scheduler.
 all tasks   every independent task goes through the engine of today.
-read there  also, workers read the images, as for ``compare``, TOGETHER in a task, and merge their ranges.
+read there  also, workers read the images, as for ``compare``, READ_TOGETHER in a task, and merge their ranges.
 
-The numbers of tasks follow from the constants of the code. Where the values of the model decide, they are those of a
-model of 200 convolutions whose outputs are bad at INT8. Wrapped functions counted both in runs of 12 to 200
-convolutions and 12 to 48 images.
+The numbers of tasks follow from the constants of the code. Numbers that depend on the model's values were counted on a
+model of 200 convolutions that is bad at INT8. Both were checked in runs of 12 to 200 convolutions and 12 to 48 images.
 
 Checked once: tune of 48 convolutions and 24 images with one real worker, wall time on a busy machine, paper first.
 Calibrating 0.86 and 0.84 s, again for the folds 0.86 and 1.16 s, each convolution alone 2.3 and 3.7 s, a wave of plans
-0.41 and 0.35 s, a plan on held-out images 0.94 and 1.19 s. With 28 waves, not 52, the whole took 35 s, not 43 s.
+0.41 and 0.35 s, a plan on held-out images 0.94 and 1.19 s, the whole 43 s (for 52 waves) and 35 s (28 waves).
 
 Not included: reports, ranges that L3 and L5 fit (at most 24 tensors), and what ``cluster_on_paper`` excludes.
 """
@@ -50,7 +49,7 @@ from sgsdump.models.feeds.by_content import HELD_BYTES, JUDGED, OF_MANY
 IMAGES, FOLDS, HELD = 1000, OF_MANY, OF_MANY * JUDGED
 CLIENT, CLUSTER, READS, ALWAYS = "client", "cluster", "client reads", "client, always"
 WAYS = TODAY, ALL_TASKS, THERE = "as it is", "all tasks", "read there"
-TOGETHER, PATH_BYTES = 16, 200
+READ_TOGETHER, PATH_BYTES = 16, 200
 # Counted with 200 convolutions. Groups of convolutions that L5 tries; plans outside the limits on few images, and plans
 # on all images; plans of the table, and those on held-out images; fixed models of diagnose on held-out images.
 GROUPS_TRIED, FAILED, PASSED, CHOSEN, HELD_PLANS, CANDIDATES = 97, 15, 2, 12, 8, 3
@@ -122,13 +121,13 @@ class Phase:
 
 
 def read_there(job: Job) -> Job:
-    """Return tasks of TOGETHER images that the worker reads. It merges ranges, which are the same bits in any grouping.
+    """Return tasks of READ_TOGETHER images that the worker reads. It merges ranges, with the same bits in any grouping.
 
     Other results are merged by the client, in the order of the images.
     """
     if not job.prepare:
         return job
-    many = TOGETHER if job.tasks > TOGETHER else 1
+    many = READ_TOGETHER if job.tasks > READ_TOGETHER else 1
     exact = job.name == EXACT
     run = many * (job.prepare + job.run) + (many - 1) * job.merge * exact
     merge, result = (each if exact else many * each for each in (job.merge, job.result_bytes))

@@ -2,7 +2,8 @@
 
 Pairs are passed to threads in batches, because passing each pair costs more than measuring a small one. The sums of a
 batch are computed in one kernel call if possible: Python code for a pair runs three times slower right after the values
-of another pair went through the processor's cache. Modules that only dumps with a network need are imported for these.
+of another pair went through the processor's cache. Modules that only some comparisons need, mostly those with a
+network, are imported on first use, because imports slow down the start.
 """
 
 from __future__ import annotations

@@ -238,7 +238,7 @@ def only_requested() -> ort.RunOptions:
 
 @cache
 def shrinking() -> ort.RunOptions:
-    """Return options for a run that then frees the pool's unused memory."""
+    """Return options for a run that frees the pool's unused memory at its end."""
     options = ort.RunOptions()
     options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
     return options

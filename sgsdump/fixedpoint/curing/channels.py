@@ -37,7 +37,7 @@ def channel_figures(
 ) -> dict[str, ChannelFigures]:
     """Return the statistics of each tensor in ``axes``, along its axis and over all feeds.
 
-    Feeds run in parallel, each on one thread, with one tensor of each in memory. ``axes`` may name inputs.
+    Feeds run in parallel, one thread each, with the tensors of about one segment in memory. ``axes`` may name inputs.
     """
     runner = SegmentRunner(model, keep_sessions=True, threads=1)
     names = frozenset(axes)
@@ -61,7 +61,7 @@ def channel_figures(
 
 @dataclass(frozen=True, eq=False)
 class _Total:
-    """Extremes and sums of the channels, float64 [C], over ``count`` values each."""
+    """Extremes (in the tensor's dtype) and sums (float64) of the channels, [C], over ``count`` values each."""
 
     low: np.ndarray
     high: np.ndarray

@@ -98,23 +98,25 @@ def reconstructed(
     layers = [node for node in plain if (quant := weights.get(node.output[0])) and quant.dtype == INT8]
     taken: list[str] = []
     corrected: list[str] = []
-    for some in _waves(layers) if wanted.inherited else _held_together(graph, layers):
-        if wanted.inherited and (taken or corrected):
-            model = opened(editing.proto)
-            fixed = fixed_of(model)
-        received = _Received(graph, some, real, (model, fixed), wanted.inherited)
-        halves = _products(graph, some, received, pictures, wanted.rounding)
-        after = _led_to(graph, some) if wanted.inherited else ()
-        for node in some:
-            both = halves[node.output[0]]
-            if node.output[0] in after:
-                both = tuple(half.local() for half in both)
-            new, added = _rewritten(editing, node, fixed.plan.weights[node.output[0]], both, wanted)
-            if new is not None:
-                editing.set_weight(node, new)
-                taken.append(node.output[0])
-            if added is not None and editing.add_to_bias(node, added):
-                corrected.append(node.output[0])
+    # One thread for each product: the bits of a result would depend on their number.
+    with threadpool_limits(limits=1, user_api="blas"):
+        for some in _waves(layers) if wanted.inherited else _held_together(graph, layers):
+            if wanted.inherited and (taken or corrected):
+                model = opened(editing.proto)
+                fixed = fixed_of(model)
+            received = _Received(graph, some, real, (model, fixed), wanted.inherited)
+            halves = _products(graph, some, received, pictures, wanted.rounding)
+            after = _led_to(graph, some) if wanted.inherited else ()
+            for node in some:
+                both = halves[node.output[0]]
+                if node.output[0] in after:
+                    both = tuple(half.local() for half in both)
+                new, added = _rewritten(editing, node, fixed.plan.weights[node.output[0]], both, wanted)
+                if new is not None:
+                    editing.set_weight(node, new)
+                    taken.append(node.output[0])
+                if added is not None and editing.add_to_bias(node, added):
+                    corrected.append(node.output[0])
     return Reconstructed(editing.proto, tuple(taken), tuple(corrected))
 
 
@@ -187,7 +189,8 @@ def _products(
     # Images run in parallel only if their tensors fit into HELD_BYTES together.
     size = sum(math.prod(length or 1 for length in graph.shapes.get(node.input[0], ())) for node in nodes)
     side_by_side = cores() if 2 * AHEAD * cores() * 4 * size <= HELD_BYTES else 1
-    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(cores()) as pool:
+    widest = max(math.prod(columns_of(graph, node)) for node in nodes)
+    with ThreadPoolExecutor(max(1, min(cores(), HELD_BYTES // (2 * 4 * ROWS * widest)))) as pool:
         for number, (floats, made) in enumerate(in_threads(received.of, pictures, side_by_side)):
             drawn: list[tuple[NodeProto, np.ndarray]] = []
             for node in nodes:

@@ -15,9 +15,9 @@ import numpy as np
 
 from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.executors.workers.task_pool import in_threads
-from sgsdump.files.process import cores
 from sgsdump.fixedpoint.curing.errors import Errors, ratio, ratios_by_image, totals
 from sgsdump.fixedpoint.curing.fold import AS_IT_IS, Fold, Made, Settings
+from sgsdump.fixedpoint.curing.parallel import threads_for
 from sgsdump.fixedpoint.curing.ranges import SHARE
 from sgsdump.fixedpoint.curing.steps import ABSORB, BIAS, CURES, EQUALISE, FOLD, KEPT, RANGES, ROUND, Step
 from sgsdump.fixedpoint.quantisation.float_model import deployed
@@ -103,6 +103,11 @@ class Search:
     @cached_property
     def start(self) -> State:
         return State(tuple(Made(self.source.proto) for _ in self.folds))
+
+    @cached_property
+    def threads(self) -> int:
+        """Number of images that run at the same time."""
+        return threads_for(self.original.proto, self.judges[0].make(0).feed)
 
     @cached_property
     def before(self) -> Errors:
@@ -365,7 +370,7 @@ class Search:
                     ((p.label, p.feed, p.raw) for p in pictures),
                     self.floats.names,
                     floats=self.floats,
-                    threads=cores(),
+                    threads=self.threads,
                     advance=advance,
                 )
             for sums in outputs.by_picture.values():
@@ -384,10 +389,11 @@ class Search:
             def run(picture: PicturePair, both: tuple[FloatOutputs, FloatOutputs] = both) -> list[Arrays]:
                 return [floats.run(picture.label, picture.feed) for floats in both]
 
-            for ours, theirs in in_threads(run, map(judges.make, range(len(judges))), cores()):
+            for ours, theirs in in_threads(run, map(judges.make, range(len(judges))), self.threads):
                 for name in self.names:
                     away[name] += float(np.sum((ours[name].astype(np.float64) - theirs[name]) ** 2))
                     whole[name] += float(np.sum(theirs[name].astype(np.float64) ** 2))
+        release_unused()
         return {name: away[name] / whole[name] if whole[name] else away[name] for name in self.names}
 
     def _ratio(self, judged: Errors) -> float:

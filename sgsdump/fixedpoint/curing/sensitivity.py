@@ -18,7 +18,7 @@ from onnx import ModelProto, NodeProto
 
 from sgsdump.executors.onnx_runtime.repeated_graph import WholeGraph
 from sgsdump.executors.workers.task_pool import in_threads
-from sgsdump.files.process import cores
+from sgsdump.fixedpoint.curing.parallel import threads_for
 from sgsdump.fixedpoint.quantisation.analysis import is_convolution, output_axis
 from sgsdump.models.graph import Graph
 from sgsdump.models.passes.rewrites import mark_outputs
@@ -43,6 +43,7 @@ class Sensitivity:
         self._session = WholeGraph(mark_outputs(_weights_fed(proto, self._values), outputs), THREADS)
         self._held = {name: self._session.hold(array) for name, array in self._values.items()}
         self._random = np.random.default_rng(0)
+        self._threads = threads_for(proto, feeds[0]) if feeds else 1
         self._exact = [self._run(feed, {}) for feed in feeds]
 
     def of_layers(self) -> dict[str, np.ndarray]:
@@ -55,7 +56,7 @@ class Sensitivity:
             for members in groups
             for place in range(len(self._feeds))
         )
-        moved = in_threads(self._moved, noisy, cores())
+        moved = in_threads(self._moved, noisy, self._threads)
         for members in groups:
             whole = np.sum([next(moved) for _ in self._feeds], axis=0)
             found |= dict.fromkeys(members, whole / EPSILON**2 / len(self._feeds) / len(members))
@@ -103,7 +104,7 @@ def of_rounding(
             run = session.run({**feed, **off, **{f"{name}{SWITCH}": on for name in members}}, outputs)
             return np.array([_share(run[name], exact[name]) for name in outputs]) / len(members) / len(feeds)
 
-        for members, effect in zip(groups, in_threads(moved, groups, cores())):
+        for members, effect in zip(groups, in_threads(moved, groups, threads_for(proto, feed))):
             for name in members:
                 found[name] = found[name] + effect
     return found

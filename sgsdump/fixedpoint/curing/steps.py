@@ -45,7 +45,8 @@ class Step:
     count    number of changed layers, channels or tensors.
     kept     largest relative change of an output, for cures that must keep the function.
     spoiled  rejected because the float model changes too much.
-    undone   helped, but was undone, because without the quant file an output would be worse than in the original model.
+    undone   helped, but was undone, because without the quant file an output would be worse than in the original model;
+             ranges are undone with the step that they follow.
     """
 
     cure: str

@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from sgsdump.files.json_yaml import json_text
-from sgsdump.fixedpoint.curing.steps import ALL_16, AS_IT_IS, CURED_8, PLAN
+from sgsdump.fixedpoint.curing.steps import ALL_16, AS_IT_IS, CURED_8, PLAN, RANGES
 from sgsdump.models.feeds.by_content import FEWEST_HELD_OUT
 from sgsdump.reports.text import counted
 from sgsdump.reports.verdict import Step
@@ -143,6 +143,8 @@ def _verdict(step: CureStep) -> str:
         return ""
     if step.spoiled and step.kept is not None:
         return f"; skipped, because this step changes an output of the float model by {step.kept:.2g} (relative change)"
+    if step.undone and step.cure == RANGES:
+        return "; undone with the step before"
     if step.undone:
         return "; undone, because without the quant file an output would be worse than in the original model"
     return "; skipped: no improvement"

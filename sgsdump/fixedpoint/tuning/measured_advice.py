@@ -37,7 +37,7 @@ from sgsdump.tensors.types import Range
 
 # A larger plan must remove at least this share of the remaining error.
 WORTH_MORE = 0.1
-# The latest KEPT fixed models up to this size are kept, because a plan is run, compared layer by layer and written.
+# The last KEPT fixed models of at most KEPT_BYTES are cached: a plan is run, compared layer by layer and written.
 KEPT, KEPT_BYTES = 3, 4 << 20
 
 

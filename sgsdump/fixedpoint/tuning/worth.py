@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from onnx import ModelProto
 
 from sgsdump.comparison.agreement import Agreement, agreement_of
+from sgsdump.executors.onnx_runtime.session import release_unused
 from sgsdump.fixedpoint.quantisation.float_model import deployed
 from sgsdump.fixedpoint.quantisation.objective import Score, watched_tensors
 from sgsdump.fixedpoint.quantisation.trials.integer_outputs import FixedOutputs, FloatOutputs, PlanOutputs, outputs_of
@@ -157,6 +158,7 @@ def agreement(
         if one is None:
             return None
         found = one if found is None else found + one
+    release_unused()
     return found
 
 
@@ -177,4 +179,5 @@ def metrics_of(
         picture = Picture(raw, floats, name, pairs.feeds.truth(index))
         for side, kept in zip((floats, *(graph.run(feed, raw) for graph in graphs)), values):
             kept.append(measured(metric, names, side, picture))
+    release_unused()
     return [math.fsum(kept) / len(kept) for kept in values]

@@ -83,7 +83,8 @@ def count_outside(values: np.ndarray, low: float, high: float) -> int:
 def summarise(values: np.ndarray, chunk: int) -> tuple[float, float, float, float, int, int, int]:
     """Return minimum, maximum, sum and sum of squares of the finite values, and the numbers of NaN, -Inf and +Inf.
 
-    ``chunk`` values at a time are added in the order of numpy. No minimum or maximum is meant without a finite value.
+    Each chunk of ``chunk`` values is summed in numpy's order. Without a finite value, minimum and maximum are
+    undefined.
     """
     found: tuple[float, float, float, float, int, int, int]
     found = _KERNEL.summarise(address(values), values.size, chunk)

@@ -166,8 +166,8 @@ static int can_be_fast(span_t span)
            span.width <= FLT_MAX && scale >= FLT_MIN && scale <= 1 / (FLT_MIN * 4096);
 }
 
-/* The same in float, without division. The place differs from that of bin_between by less than `slack`, 2^-22 of the
- * bins. UNSURE replaces bins that are that close to an edge; return their number. */
+/* The same in float, without division. The place differs from that of bin_between by less than span.bins * 2^-22, three
+ * roundings of 2^-24. Values closer than this to an inner edge get UNSURE; return their number. */
 FOR_EVERY_WIDTH static int32_t find_bins_fast(const char *values, int32_t count, span_t span, int32_t *bins)
 {
     const float low = (float)span.low, high = (float)span.high, last = (float)span.bins - 0.5f;

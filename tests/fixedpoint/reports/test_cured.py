@@ -21,6 +21,7 @@ STEPS = (
     Step("equalise", False, {"y": 0.75}, {"y": 0.5}, 3, 0.25, spoiled=True),
     Step("absorb", False, {"y": 0.75}, {"y": 0.9}, 4, 0.125),
     Step("ranges", False, {"y": 0.75}, {"y": 0.6}, 6, undone=True),
+    Step("round", False, {"y": 0.6}, {"y": 0.5}, 2, undone=True),
     Step("bias", True, {"y": 0.75}, {"y": 0.25}, 5),
 )
 CURED = Cured(
@@ -51,8 +52,9 @@ def test_each_step_has_its_error_and_why_it_was_skipped() -> None:
             "by 0.25 (relative change)"
         ),
         "  absorb (4 channels): y 0.9; skipped: no improvement",
+        "  ranges (6 ranges): y 0.6; undone with the step before",
         (
-            "  ranges (6 ranges): y 0.6; undone, because without the quant file an output would be worse than in the "
+            "  round (2 layers): y 0.5; undone, because without the quant file an output would be worse than in the "
             "original model"
         ),
         "  bias (5 layers' biases): y 0.25",

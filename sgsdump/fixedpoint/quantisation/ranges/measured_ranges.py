@@ -1,9 +1,10 @@
 """Measure ranges: run images through the float model once for statistics of every tensor, also on worker machines.
 
 The statistics of single images are merged in image order wherever they were computed, so one process and many give the
-same bits. On a cluster, each worker merges those of its images first, because histograms are large. Most images have
-one shape. For the shape of the first image, the model's tensors get fixed buffers, which are inspected image after
-image. If this is impossible, and for other shapes, tensors are delivered one by one.
+same bits. On a cluster, a worker merges the statistics of the images of one task before it returns them, because
+histograms are large. Most images have one shape. For the shape of the first image, the model's tensors get fixed
+buffers, which are inspected image after image. If this is impossible, and for other shapes, tensors are delivered one
+by one.
 
 The ends of some tensors follow exactly from another tensor, so their values are not read. Moving operators keep both
 ends; a Relu raises ends below 0 to 0. In most models this is a third of all tensors.
@@ -65,9 +66,9 @@ from sgsdump.tensors.types import Range
 WAITING_BYTES = 4 << 20
 # Memory for all tensors of the images that run together through a model with external weights.
 STEP_BYTES = 256 << 20
-# Images of one task on a cluster, whose worker merges their statistics, which are otherwise several megabytes for each;
-# the most of them, the bytes of their feeds from which no more are added, and the tasks that many workers need.
-TOGETHER, GROUP_BYTES, FEWEST_TASKS = 8, 8 << 20, 64
+# A task on a cluster has several images, whose statistics the worker merges, because they take megabytes per image.
+# Most images of a task; bytes from which a task gets no further image; with fewer tasks, each has one image.
+TOGETHER, GROUP_BYTES, FEWEST_TASKS = 8, 2 << 20, 64
 Feed = tuple[str, Mapping[str, np.ndarray]]
 
 

@@ -5,9 +5,9 @@
  *   TARGET        processor that it is compiled for
  *   VECTOR        LANES partial sums of each of OF_VECTOR outputs
  *   IN_REGISTERS  number of such vectors whose sums of PIXELS pixels stay in registers
- *   READ(x)       LANES values, for each of the outputs
+ *   READ(x)       LANES values, repeated for each output of a vector
  *   EXCHANGE_1, EXCHANGE_2, EXCHANGE_4 (a, b)
- *                 move the lanes of two vectors: those without this bit in their number to `a`, the others to `b`
+ *                 a step of a transposition: `a` gets the lanes of both vectors whose index lacks this bit, `b` the others
  */
 
 #define VECTORS (OUTPUTS / OF_VECTOR)

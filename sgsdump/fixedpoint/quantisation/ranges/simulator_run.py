@@ -82,7 +82,7 @@ class SimulatorRunner:
         return [segment(nodes, self._outputs.weights) for nodes in parts]
 
     def _done_after(self) -> list[list[str]]:
-        """Return the tensors that no part after each part reads."""
+        """Return, for each part, the tensors that no later part reads."""
         made = ((index, name) for index, part in enumerate(self._parts) for node in part.nodes for name in node.output)
         last = {name: index for index, name in made}
         last |= {name: index for index, part in enumerate(self._parts) for name in part.reads}

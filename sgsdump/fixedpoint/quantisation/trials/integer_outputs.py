@@ -275,8 +275,8 @@ class _Runs:
 class Floats(Protocol):
     """The tensors of a float model on one image after another.
 
-    run      returns the tensors.
-    compare  receives the values of each fixed model on the same image.
+    run      returns the tensors. If ``outputs_of`` has several threads, they call it, ahead of ``compare``.
+    compare  receives the values of each fixed model on the same image, in the order of the images.
     """
 
     def run(self, label: str, feed: Arrays, /) -> Arrays: ...
@@ -336,8 +336,8 @@ def outputs_of(
     spans    ranges seen during calibration. A Sigmoid's output always spans 0 to 1, because the hardware computes it
              that way: nothing below about 0.002. An output whose shape depends on the values is left out.
     floats   float outputs of ``model``, if they were computed on these images before.
-    threads  images that run at the same time, each of which needs the memory of a run; 1 if a model depends on the
-             image. ``pictures`` is then read by these threads.
+    threads  number of images that run at the same time; each needs the memory of a run. Above 1, these threads read
+             ``pictures``, one at a time. Ignored if a model depends on the image.
     advance  receives the number of images that are done.
     """
     floats = floats or FloatOutputs(model, names)
