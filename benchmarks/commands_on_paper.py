@@ -93,7 +93,7 @@ class Phase:
         return [(True, one.spread(way)) for one in self.planned or (self,)]
 
     def spread(self, way: str) -> Phase:
-        """Return the phase with its tasks as they are sent."""
+        """Return the phase with the tasks that are sent to the cluster."""
         sent = read_there(self.job) if way == THERE else merged_there(self.job) if self.job.name == EXACT else self.job
         return replace(self, job=sent)
 

@@ -61,7 +61,7 @@ def least(function: Callable[[], object], repeat: int) -> float:
 
 
 def once(make: Callable[[], Any]) -> tuple[Any, float]:
-    """Return an object, and the seconds of making it."""
+    """Return the result of ``make``, and the seconds that it took."""
     made: list[Any] = []
     seconds = least(lambda: made.append(make()), 1)
     return made[0], seconds
@@ -129,7 +129,7 @@ class Tasks:
         self._ranges, self._side = calibration.ranges, side_ranges(calibration.statistics)
 
     def _integers(self) -> None:
-        """An image in the float model and in fixed models: all INT8, and half of the convolutions at INT16."""
+        """Measure an image in the float model and two fixed models: all INT8, and half of the convolutions INT16."""
         pair, names = self._pair, self._names
         hardware = OnHardware(self._side)
         self._trial, self._trial_made = once(
@@ -214,7 +214,7 @@ class Tasks:
         self.compare = self._job(run, size(self._pair), result, recipe, first - run)
 
     def _cures(self) -> None:
-        """Channels of an image; a run with changed weights; and all layers rebuilt on REBUILT images."""
+        """Measure the channels of an image, a run with changed weights, and all layers rebuilt on REBUILT images."""
         editing = Editing(self._model.proto)
         graph = editing.graph
         convs = [node for node in graph.nodes if node.op_type == "Conv"]

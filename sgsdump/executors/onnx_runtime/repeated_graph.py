@@ -49,10 +49,10 @@ Shape = tuple[np.dtype, tuple[int, ...]]
 
 
 class WholeGraph:
-    """Session of a model that contains its weights.
+    """A session for a whole model with its weights.
 
-    once  run one time only, without optimisation, which halves the loading time. Otherwise the pool of the process
-          keeps the memory of a run for the next one, until ``release_unused``.
+    once  True for a single run: the session is not optimised, which halves the loading time. If False, the pool of the
+          process keeps the memory of each run for the next one, until ``release_unused``.
 
     Raises ModelError if onnxruntime cannot load the model.
     """

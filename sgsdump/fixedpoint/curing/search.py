@@ -106,7 +106,7 @@ class Search:
 
     @cached_property
     def threads(self) -> int:
-        """Number of images that run at the same time."""
+        """Number of images that run in parallel (``threads_for``)."""
         return threads_for(self.original.proto, self.judges[0].make(0).feed)
 
     @cached_property

@@ -37,8 +37,10 @@ from sgsdump.tensors.types import Range
 
 # A larger plan must remove at least this share of the remaining error.
 WORTH_MORE = 0.1
-# The last KEPT fixed models of at most KEPT_BYTES are cached: a plan is run, compared layer by layer and written.
-KEPT, KEPT_BYTES = 3, 4 << 20
+# Number of cached fixed models: a plan is run, compared layer by layer and written.
+KEPT = 3
+# Largest fixed model that is cached.
+KEPT_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, eq=False)

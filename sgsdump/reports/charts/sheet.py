@@ -132,9 +132,8 @@ def draw_lines(draw: ImageDraw.ImageDraw, panel: Panel, scale: Scale, ends: tupl
 
 
 def copies_note(copies: int) -> str:
-    """Return the title's remark on layers that are copies of other layers."""
-    many = f"{copies} that only move values are" if copies > 1 else "1 that only moves values is"
-    return f" ({many} drawn once: name = numbers of the other layers)" if copies else ""
+    """Return the title's remark on layers that have the values of another layer (``with_copies``)."""
+    return f", {copies} of them drawn with another: name = number" if copies else ""
 
 
 def with_copies(name: str, copies: Sequence[int]) -> str:

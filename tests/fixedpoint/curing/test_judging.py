@@ -360,6 +360,10 @@ def test_rounding_is_measured_by_what_it_does_to_the_outputs() -> None:
     away = np.rint(real["r"][0] / along) * along - real["r"][0]
     moved = np.einsum("oi,ihw->ohw", constants["c2.w"][:, :, 0, 0], away)
     assert found == pytest.approx((moved**2).sum() / (real["c2"] ** 2).sum(), rel=1e-3)
+    other = {"data": 2 * feed["data"]}
+    (alone,) = of_rounding(proto, [other], ["c2"], {"r": steps})["r"]
+    (both,) = of_rounding(proto, [feed, other], ["c2"], {"r": steps})["r"]
+    assert both == pytest.approx((found + alone) / 2) and alone != pytest.approx(found)
 
 
 def test_values_on_a_grid_are_clipped_at_its_ends() -> None:

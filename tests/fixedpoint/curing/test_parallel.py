@@ -1,4 +1,4 @@
-"""Images of a cure run side by side as long as their tensors fit."""
+"""``cure`` runs as many images in parallel as there are cores, if their tensors fit into memory."""
 
 import numpy as np
 import pytest

@@ -82,7 +82,7 @@ def error_with(*names):
 
 
 def run_each(path):
-    """The output ``y`` of each file in the folder ``runs``, in float64."""
+    """Return output ``y`` of the model for every file in ``runs``, as float64."""
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     feeds = [{"x": np.load(file)["x"]} for file in sorted(Path("runs").iterdir())]
     return np.concatenate([session.run(["y"], feed)[0] for feed in feeds]).astype(np.float64)

@@ -21,7 +21,7 @@ from sgsdump.reports.charts.layer_histogram import (
     save_histogram,
 )
 from sgsdump.reports.charts.pair_sheets import save as save_pairs
-from sgsdump.reports.charts.sheet import CELL, HEAD, MARGIN, PER_PAGE
+from sgsdump.reports.charts.sheet import CELL, HEAD, MARGIN, PER_PAGE, copies_note
 from sgsdump.reports.report import Context, report_of
 from sgsdump.tensors.tensor import Tensor
 from sgsdump.tensors.types import Range
@@ -109,6 +109,10 @@ def test_one_upright_scale_for_a_page(tmp_path):
     tops = [blue[:, start : start + CELL[0]] for start in (MARGIN, MARGIN + CELL[0])]
     heights = [cell[:, np.flatnonzero(cell.any(axis=0))[-1]].sum() for cell in tops]
     assert heights[0] == heights[1] > 20
+
+
+def test_the_title_tells_of_copies_only_if_there_are_some():
+    assert copies_note(0) == "" and copies_note(2) == ", 2 of them drawn with another: name = number"
 
 
 def test_without_a_range_there_is_no_red(tmp_path):

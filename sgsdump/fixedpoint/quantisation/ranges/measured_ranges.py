@@ -66,9 +66,12 @@ from sgsdump.tensors.types import Range
 WAITING_BYTES = 4 << 20
 # Memory for all tensors of the images that run together through a model with external weights.
 STEP_BYTES = 256 << 20
-# A task on a cluster has several images, whose statistics the worker merges, because they take megabytes per image.
-# Most images of a task; bytes from which a task gets no further image; with fewer tasks, each has one image.
-TOGETHER, GROUP_BYTES, FEWEST_TASKS = 8, 2 << 20, 64
+# Largest number of images in a task on a cluster. The worker merges their statistics, which take megabytes per image.
+TOGETHER = 8
+# A task whose images have this many bytes gets no more images.
+GROUP_BYTES = 2 << 20
+# Least number of tasks, to keep many workers busy. Fewer than twice as many images are sent one by one.
+FEWEST_TASKS = 64
 Feed = tuple[str, Mapping[str, np.ndarray]]
 
 
@@ -269,6 +272,10 @@ class Observation:
             _both(self.tops, other.tops),
             self.runs + other.runs,
         )
+
+    def with_runs(self, kept: bool) -> Observation:
+        """Return the observation with its runs if they are kept, else without them."""
+        return self if kept else replace(self, runs=())
 
     @property
     def statistics(self) -> Statistics:
@@ -503,8 +510,7 @@ def _see_together(
     see = _see_feed(data, path, selection)
 
     def together(feeds: Sequence[tuple[Feed, bool]]) -> tuple[Observation, int]:
-        parts = (part if kept else replace(part, runs=()) for part, kept in ((see(feed), kept) for feed, kept in feeds))
-        return reduce(Observation.merged, parts), len(feeds)
+        return reduce(Observation.merged, (see(feed).with_runs(kept) for feed, kept in feeds)), len(feeds)
 
     return together
 
@@ -533,7 +539,7 @@ def _of_groups(groups: Iterable[tuple[Observation, int]]) -> Iterator[Observatio
 def _with_runs(parts: Iterable[Observation], kept: Collection[int]) -> Iterator[Observation | None]:
     """Yield the observation of each image, with the run only if it is kept."""
     for index, part in enumerate(parts):
-        yield part if index in kept else replace(part, runs=())
+        yield part.with_runs(index in kept)
 
 
 def _see_by_index(data: bytes, path: Path, selection: Selection, feeds: Sequence[Feed]) -> Callable[[int], Observation]:

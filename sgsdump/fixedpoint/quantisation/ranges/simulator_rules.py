@@ -21,7 +21,7 @@ Rule = Callable[[np.ndarray], np.ndarray]
 UNFIT = (ValueError, IndexError, TypeError, ZeroDivisionError, MemoryError)
 """Errors of a rule for a damaged node, which onnxruntime then reports by name."""
 
-# Number of input sizes whose windows are cached.
+# Number of windows that each operator caches, one for each input size.
 _SIZES = 4
 _SOFTMAX_ALONG_ONE_AXIS = 13  # from this opset on
 _REDUCE_READS_AXES = {"ReduceMean": 18, "ReduceSum": 13}
