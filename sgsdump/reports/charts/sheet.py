@@ -133,7 +133,7 @@ def draw_lines(draw: ImageDraw.ImageDraw, panel: Panel, scale: Scale, ends: tupl
 
 def copies_note(copies: int) -> str:
     """Return the title's remark on layers that have the values of another layer (``with_copies``)."""
-    return f", {copies} of them drawn with another: name = number" if copies else ""
+    return f" ({copies} drawn with another layer: name = number)" if copies else ""
 
 
 def with_copies(name: str, copies: Sequence[int]) -> str:

@@ -112,7 +112,7 @@ def test_one_upright_scale_for_a_page(tmp_path):
 
 
 def test_the_title_tells_of_copies_only_if_there_are_some():
-    assert copies_note(0) == "" and copies_note(2) == ", 2 of them drawn with another: name = number"
+    assert copies_note(0) == "" and copies_note(2) == " (2 drawn with another layer: name = number)"
 
 
 def test_without_a_range_there_is_no_red(tmp_path):
